@@ -1,0 +1,499 @@
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "ir/parse_line.h"
+#include "ir/print.h"
+#include "ir/rows.h"
+
+namespace myriad {
+
+namespace {
+
+DType parse_dtype(Line& line) {
+  return named(line, {DType::f32, DType::f64, DType::i32, DType::exact}, "a type");
+}
+
+MoveKind parse_move(Line& line) {
+  using enum MoveKind;
+  return named(line, {slice, first, reduce_scatter, all_to_all, all_reduce, all_gather, exchange},
+               "a move");
+}
+
+AtomList parse_atoms(Line& line, const Mesh& mesh) {
+  AtomList out;
+  line.list([&] {
+    const Line before = line;
+    const int a = mesh.find(line.word("an atom"));
+    if (a < 0) before.fail("an atom of the mesh");
+    if (out.n == out.a.size()) before.fail(fmt::format("at most {} atoms", out.n));
+    out.push(static_cast<Atom>(a));
+  });
+  return out;
+}
+
+std::vector<std::string> split(std::string_view text, char by) {
+  std::vector<std::string> parts(1);
+  for (char c : text) {
+    if (c == by) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+// Temporaries are numbered: the graph goes on where it stopped.
+void count_temporaries(Graph& graph, Line& line) {
+  constexpr int kMost = 1 << 20;
+  int most = 0;
+  for (const Value& v : graph.values) {
+    int n = 0;
+    if (!v.name.starts_with('%')) continue;
+    std::from_chars(v.name.data() + 1, v.name.data() + v.name.size(), n);
+    if (n > kMost) line.fail(fmt::format("temporaries up to %{} (found {})", kMost, v.name));
+    most = std::max(most, n);
+  }
+  for (int i = 0; i < most; ++i) graph.fresh();
+}
+
+std::shared_ptr<Graph> parse_graph(Cursor& at, int number) {
+  auto graph = std::make_shared<Graph>();
+  Line& head = at.take("graph");
+  const Line before = head;
+  if (head.natural("the graph's number") != number) before.fail(fmt::format("graph {}", number));
+  graph->real = parse_dtype(head);
+  head.finish();
+  struct Link {
+    Line line;
+    int Value::*field;
+    int of;
+    std::string to;
+  };
+  std::vector<Link> links;
+  while (at.at("value")) {
+    Line& line = at.take("value");
+    Line start = line;
+    Value v{.name = line.word("a name"), .labels = line.word("labels")};
+    if (graph->find(v.name) >= 0) start.fail("a new name");
+    if (!v.labels.empty()) line.list([&] { v.sizes.push_back(line.number<int64_t>("a size")); });
+    if (v.sizes.size() != v.labels.size()) start.fail("a size for each label");
+    v.dtype = parse_dtype(line);
+    const int id = static_cast<int>(graph->values.size());
+    if (line.take("gradient_of"))
+      links.push_back({line, &Value::gradient_of, id, line.word("a value")});
+    if (line.take("heading")) links.push_back({line, &Value::heading, id, line.word("a value")});
+    if (line.take("rows")) {
+      links.push_back({line, &Value::routing, id, line.word("a value")});
+      line.need("density");
+      v.density = line.number<double>("a number");
+    }
+    line.finish();
+    graph->add(std::move(v));
+  }
+  for (const Link& link : links) {
+    const int to = graph->find(link.to);
+    if (to < 0) link.line.fail("a value of the graph");
+    (*graph)[link.of].*link.field = to;
+  }
+  count_temporaries(*graph, head);
+  return graph;
+}
+
+bool parse_attr(Line& line, Attrs& a, const std::string& key) {
+  static const std::map<std::string, double Attrs::*> kReals = {
+      {"scale", &Attrs::scale}, {"a", &Attrs::a},           {"b", &Attrs::b},
+      {"max", &Attrs::max},     {"mscale", &Attrs::mscale}, {"beta1", &Attrs::beta1},
+      {"beta2", &Attrs::beta2}, {"eps", &Attrs::eps},       {"decay", &Attrs::decay}};
+  static const std::map<std::string, int64_t Attrs::*> kIntegers = {
+      {"lo", &Attrs::lo}, {"k", &Attrs::k}, {"groups", &Attrs::groups}, {"kept_groups", &Attrs::kept_groups},
+      {"capacity", &Attrs::capacity}, {"parts", &Attrs::parts}, {"bound", &Attrs::bound}, {"experts", &Attrs::experts}};
+  const auto label = [&] {
+    const Line before = line;
+    const std::string text = line.word("a label");
+    if (text.size() != 1) before.fail("a label of one letter");
+    return text[0];
+  };
+  if (const auto real = kReals.find(key); real != kReals.end()) {
+    a.*real->second = line.number<double>("a number");
+  } else if (key == "stop") {
+    a.stop = line.number<uint32_t>("a mask of operands");
+  } else if (key == "label") {
+    a.label = label();
+  } else if (key == "to") {
+    a.to = label();
+  } else if (const auto integer = kIntegers.find(key); integer != kIntegers.end()) {
+    a.*integer->second = line.number<int64_t>("an integer");
+  } else if (key == "frequencies") {
+    Line inside = line.inside("[frequencies]");
+    std::vector<double> f;
+    while (!inside.done()) f.push_back(inside.number<double>("a frequency"));
+    a.frequencies = std::make_shared<const std::vector<double>>(std::move(f));
+  } else if (key == "style") {
+    if (!line.take("half")) {
+      line.need("interleaved");
+      a.style = RopeStyle::interleaved;
+    }
+  } else if (key == "sign") {
+    a.sign = line.number<int>("1 or -1");
+  } else if (key == "state") {
+    a.state = line.word("a state");
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void parse_rule(Line& line, Op& op) {
+  const Line before = line;
+  const std::string rule = line.word("an index rule");
+  const size_t arrow = rule.find("->");
+  if (arrow == rule.npos) before.fail("an index rule with \"->\"");
+  const std::string left = rule.substr(0, arrow), right = rule.substr(arrow + 2);
+  if (!op.outs.empty() || !right.empty()) op.out_labels = split(right, ';');
+  if (op.out_labels.size() != op.outs.size())
+    before.fail(fmt::format("a rule with {} results", op.outs.size()));
+  op.in_labels = split(left, ',');
+}
+
+Op parse_op(Line& line, const Graph& graph) {
+  Op op{.row = Row::count_};
+  const auto value = [&] {
+    const Line before = line;
+    const int id = graph.find(line.word("a value"));
+    if (id < 0) before.fail("a value of the graph");
+    return id;
+  };
+  Line ahead = line;
+  ahead.word("an op");
+  if (!ahead.quoted()) {
+    line.list([&] { op.outs.push_back(value()); });
+    line.need("=");
+  }
+  const Line before = line;
+  const std::string row = line.word("an op row");
+  op.row = before.at([&] { return row_named(row); });
+  const Line at_rule = line;
+  parse_rule(line, op);
+  line.parenthesised([&] { op.ins.push_back(value()); });
+  if (op.ins.empty() && op.in_labels == std::vector<std::string>{""}) op.in_labels.clear();
+  if (op.in_labels.size() != op.ins.size())
+    at_rule.fail(fmt::format("a rule with {} operands", op.ins.size()));
+  Line sizes = line.inside("[label=size ...]");
+  while (!sizes.done()) {
+    const Line label = sizes;
+    const std::string text = sizes.word("a label");
+    if (text.size() != 1 || op.size.find(text[0]) >= 0) label.fail("a new label of one letter");
+    sizes.need("=");
+    op.size.set(text[0], sizes.number<int64_t>("a size"));
+  }
+  while (!line.done()) {
+    const Line attr = line;
+    const std::string key = line.word("an attribute");
+    line.need("=");
+    if (!parse_attr(line, op.attrs, key)) attr.fail("an attribute of ops");
+  }
+  return op;
+}
+
+class BodyParser {
+ public:
+  BodyParser(Cursor& at, const Mesh& mesh, const std::vector<std::shared_ptr<Graph>>& graphs)
+      : at_(at), mesh_(mesh), graphs_(graphs) {}
+
+  LoweredBody parse() {
+    Line head = at_.take("body");
+    const Line start = head;
+    body_.name = head.word("a name");
+    head.need("piece");
+    body_.piece = head.number<int>("the piece's number");
+    head.need("graph");
+    body_.graph = graphs_[head.index(graphs_.size(), "a graph")];
+    head.finish();
+    Line& inputs = at_.take("inputs");
+    body_.inputs = versions(inputs);
+    inputs.finish();
+    while (!at_.at("outputs")) parse_line();
+    Line& outputs = at_.take("outputs");
+    body_.outputs = versions(outputs);
+    outputs.finish();
+    int next = 0;
+    for (auto& [id, version] : versions_) {
+      if (id != next++ || !version)
+        start.fail(fmt::format("a body that makes v{}", version ? next - 1 : id));
+      body_.versions.push_back(std::move(*version));
+    }
+    return std::move(body_);
+  }
+
+ private:
+  void parse_line() {
+    Line& line = at_.line();
+    ++at_.next;
+    if (line.take("state")) {
+      StateUse s{.name = line.word("a state"), .value = -1, .layout = Layout()};
+      line.need("of");
+      s.value = value(line);
+      s.layout = layout(line, s.value);
+      states_.add(s.name);
+      body_.states.push_back(std::move(s));
+    } else if (line.take("loop")) {
+      body_.loop = true;
+      line.need("rounds");
+      body_.rounds = line.number<int>("an input");
+      line.need("parts");
+      body_.parts = line.number<int64_t>("a number of owners");
+      line.need("bound");
+      body_.bound = line.number<int64_t>("a number of rows");
+    } else if (line.take("version")) {
+      version(line);
+    } else if (line.take("op")) {
+      const Line before = line;
+      if (line.number<size_t>("the op's number") != body_.ops.size())
+        before.fail(fmt::format("op {}", body_.ops.size()));
+      body_.ops.push_back(parse_op(line, *body_.graph));
+    } else {
+      parse_step(line);
+    }
+    line.finish();
+  }
+
+  int value(Line& line) const {
+    const Line before = line;
+    const int id = body_.graph->find(line.word("a value"));
+    if (id < 0) before.fail("a value of the graph");
+    return id;
+  }
+
+  Layout layout(Line& line, int of) const {
+    const Line before = line;
+    const std::string_view text = line.brackets("a layout in brackets");
+    const Layout l =
+        before.at([&] { return parse_layout(text, (*body_.graph)[of].labels, mesh_); });
+    if (l.max && !l.pending) before.fail("the atoms of the maximum");
+    return l;
+  }
+
+  static bool is_version(std::string_view text) {
+    return text.size() > 1 && text[0] == 'v' && text[1] >= '0' && text[1] <= '9';
+  }
+
+  // "v3", or "v3 q [b:dp]" where it is named first.
+  int version(Line& line) {
+    const Line before = line;
+    const std::string text = line.word("a version");
+    if (!is_version(text)) before.fail("a version, as in v3");
+    int id = -1;
+    const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), id);
+    if (error != std::errc() || *end) before.fail("a version, as in v3");
+    std::optional<Version>& known = versions_[id];
+    if (line.punctuation()) return id;
+    if (known) before.fail(fmt::format("v{} to be named once", id));
+    const int of = value(line);
+    known = Version{of, layout(line, of)};
+    return id;
+  }
+
+  std::vector<int> versions(Line& line) {
+    std::vector<int> out;
+    if (!line.done()) line.list([&] { out.push_back(version(line)); });
+    return out;
+  }
+
+  void parse_step(Line& line) {
+    Step step{.kind = StepKind::run};
+    const std::string first = Line(line).word("a step");
+    if (is_version(first)) {
+      step.outs = versions(line);
+      line.need("=");
+    }
+    using enum StepKind;
+    step.kind = named(line, {run, move, read, write, accum, emit}, "a step");
+    if (step.kind == run) {
+      step.op = line.index(body_.ops.size(), "an op");
+    } else if (step.kind == move) {
+      step.what = parse_move(line);
+      Line atoms = line.inside("atoms in brackets");
+      if (!atoms.done()) step.atoms = parse_atoms(atoms, mesh_);
+      atoms.finish();
+    } else if (step.kind == emit) {
+      step.state = line.number<int>("an output");
+    } else {
+      step.state = states_.parse(line, "state of the body");
+    }
+    if (line.peek() == "(") line.parenthesised([&] { step.ins.push_back(version(line)); });
+    if (step.kind == run) parse_cuts(line, step);
+    body_.steps.push_back(std::move(step));
+  }
+
+  void parse_cuts(Line& line, Step& step) const {
+    const std::string& labels = body_.ops[step.op].size.labels;
+    step.cuts.resize(labels.size());
+    if (!line.take("cut")) return;
+    const Line before = line;
+    std::string_view text = line.brackets("cuts in brackets");
+    while (!text.empty()) {
+      const size_t end = std::min(text.find(' '), text.size());
+      const size_t label = labels.find(text[0]);
+      if (end < 3 || text[1] != ':' || label == labels.npos) before.fail("cuts as in [b:dp g:tg]");
+      Line atoms = line.part(text.substr(2, end - 2));
+      step.cuts[label] = parse_atoms(atoms, mesh_);
+      atoms.finish();
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+
+  Cursor& at_;
+  const Mesh& mesh_;
+  const std::vector<std::shared_ptr<Graph>>& graphs_;
+  LoweredBody body_;
+  Names states_;
+  std::map<int, std::optional<Version>> versions_;
+};
+
+class ProgramParser {
+ public:
+  explicit ProgramParser(Cursor& at) : at_(at) {}
+
+  Program parse() {
+    Line& head = at_.take("program");
+    head.need("stages");
+    program_.stages = head.number<int>("the number of stages");
+    head.finish();
+    parse_mesh(at_.take("mesh"));
+    std::vector<std::shared_ptr<Graph>> graphs;
+    while (at_.at("graph") || at_.at("body")) {
+      if (at_.at("graph")) {
+        graphs.push_back(parse_graph(at_, static_cast<int>(graphs.size())));
+        continue;
+      }
+      program_.bodies.push_back(BodyParser(at_, program_.mesh, graphs).parse());
+      bodies_.add(program_.bodies.back().name);
+    }
+    while (at_.at("buffer")) parse_buffer(at_.take("buffer"));
+    while (at_.at("state")) parse_state(at_.take("state"));
+    while (at_.at("stage")) parse_stage(at_.take("stage"));
+    at_.line().finish();
+    return std::move(program_);
+  }
+
+ private:
+  void parse_mesh(Line& line) {
+    const Line before = line;
+    std::vector<Mesh::Axis> axes;
+    if (!line.done()) {
+      line.list([&] {
+        Mesh::Axis axis{.name = line.word("an atom"), .size = line.number<int>("its size")};
+        if (line.take("price")) axis.price = line.number<double>("its price");
+        axes.push_back(std::move(axis));
+      });
+    }
+    line.finish();
+    program_.mesh = before.at([&] { return Mesh(axes); });
+  }
+
+  void parse_buffer(Line& line) {
+    Buffer b{.name = line.word("a name")};
+    line.need("of");
+    b.body = bodies_.parse(line, "body");
+    const Line before = line;
+    const std::string version = line.word("a version");
+    Line number = line.part(version.starts_with('v') ? std::string_view(version).substr(1) : "");
+    if (number.done()) before.fail("a version, as in v3");
+    b.version = number.index(program_.bodies[b.body].versions.size(), "a version of the body");
+    line.finish();
+    buffers_.add(b.name);
+    program_.buffers.push_back(std::move(b));
+  }
+
+  void parse_state(Line& line) {
+    const Line before = line;
+    const size_t next = program_.states.size();
+    if (line.number<size_t>("the state's number") != next)
+      before.fail(fmt::format("state {}", next));
+    State s{.unit = -1, .name = line.word("a name"), .body = -1, .use = -1, .stages = {}};
+    if (line.take("unit")) s.unit = line.natural("a unit");
+    line.need("of");
+    s.body = bodies_.parse(line, "body");
+    line.need("use");
+    s.use = line.index(program_.bodies[s.body].states.size(), "a state of the body");
+    line.need("stages");
+    if (!line.done()) s.stages = ranges(line, static_cast<size_t>(program_.stages), "a stage");
+    line.finish();
+    program_.states.push_back(std::move(s));
+  }
+
+  void parse_stage(Line& head) {
+    const Line before = head;
+    const size_t next = program_.actions.size();
+    if (head.number<size_t>("the stage's number") != next)
+      before.fail(fmt::format("stage {}", next));
+    head.finish();
+    program_.actions.emplace_back();
+    while (!at_.line().done() && !at_.at("stage")) {
+      program_.actions.back().push_back(parse_action(at_.line()));
+      ++at_.next;
+    }
+  }
+
+  Action parse_action(Line& line) const {
+    using enum Act;
+    Action a{.act = named(line, {feed, run, send, wait, recv, zero}, "an action")};
+    const auto buffer = [&] { return buffers_.parse(line, "buffer"); };
+    if (a.act == run || line.take("body")) a.body = bodies_.parse(line, "body");
+    if (line.take("unit")) a.unit = line.natural("a unit");
+    if (line.take("mb")) a.micro_batch = line.natural("a micro-batch");
+    a.first = line.take("first");
+    if (line.peek() == "(") line.parenthesised([&] { a.ins.push_back(buffer()); });
+    if (line.take("->")) line.parenthesised([&] { a.outs.push_back(buffer()); });
+    if (line.take("states")) a.states = ranges(line, program_.states.size(), "a state");
+    if (line.take("to") || line.take("from")) {
+      line.need("stage");
+      a.peer = line.index(static_cast<size_t>(program_.stages), "a stage");
+    }
+    if (line.take("channel")) a.channel = line.natural("a channel");
+    line.finish();
+    return a;
+  }
+
+  // "3-22,40"
+  static std::vector<int> ranges(Line& line, size_t below, std::string_view what) {
+    std::vector<int> out;
+    line.list([&] {
+      const std::string text = line.peek().empty() ? "" : std::string(line.peek());
+      const size_t dash = text.find('-');
+      const Line before = line;
+      line.word(what);
+      Line low = before.part(std::string_view(text).substr(0, dash));
+      const int from = low.index(below, what);
+      if (dash == text.npos) return out.push_back(from);
+      Line high = before.part(std::string_view(text).substr(dash + 1));
+      const int to = high.index(below, what);
+      if (to < from) before.fail("a range, as in 3-22");
+      for (int i = from; i <= to; ++i) out.push_back(i);
+    });
+    return out;
+  }
+
+  Cursor& at_;
+  Program program_;
+  Names bodies_, buffers_;
+};
+
+}  // namespace
+
+LoweredBody parse_body(std::string_view text, const Mesh& mesh) {
+  Cursor at{lines_of(text)};
+  const std::vector<std::shared_ptr<Graph>> graphs = {parse_graph(at, 0)};
+  LoweredBody body = BodyParser(at, mesh, graphs).parse();
+  at.line().finish();
+  return body;
+}
+
+Program parse_program(std::string_view text) {
+  Cursor at{lines_of(text)};
+  return ProgramParser(at).parse();
+}
+
+}  // namespace myriad

@@ -1,0 +1,170 @@
+#include "ir/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace myriad {
+
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+void at_least_one(const char* key, int value) {
+  if (value < 1)
+    throw Error(fmt::format("layout.{} is {}", key, value), "layout",
+                fmt::format("{} is a whole number of 1 or more", key));
+}
+
+void check_schedule_name(Plan& p) {
+  if (p.schedule.empty()) p.schedule = p.vpp > 1 ? "interleaved" : "1f1b";
+  if (p.schedule != "gpipe" && p.schedule != "1f1b" && p.schedule != "interleaved") {
+    throw Error(fmt::format("layout.schedule is \"{}\"", p.schedule), "layout",
+                "legal: gpipe, 1f1b, interleaved");
+  }
+  if (p.schedule == "interleaved" && p.vpp == 1) {
+    throw Error("schedule interleaved needs vpp of 2 or more, but vpp is 1", "layout",
+                "vpp: 2, or schedule: 1f1b");
+  }
+  if (p.schedule != "interleaved" && p.vpp > 1) {
+    throw Error(fmt::format("schedule {} runs one chunk a stage, but vpp is {}", p.schedule, p.vpp),
+                "layout", "vpp: 1, or schedule: interleaved");
+  }
+}
+
+void check_stages(Plan& p, int layers) {
+  const int n = p.pp * p.vpp;
+  if (p.stages.empty()) {
+    for (int64_t k = 0; k < n; ++k)
+      p.stages.push_back(static_cast<int>((k + 1) * layers / n - k * layers / n));
+    return;
+  }
+  if (static_cast<int>(p.stages.size()) != n) {
+    throw Error(fmt::format("layout.stages has {} entries, but pp {} x vpp {} = {} virtual stages",
+                            p.stages.size(), p.pp, p.vpp, n),
+                "layout", fmt::format("{} layer counts, or none", n));
+  }
+  for (int count : p.stages) {
+    if (count < 1)
+      throw Error(
+          fmt::format("layout.stages has an entry of {}: a virtual stage must not be empty", count),
+          "layout", "1 or more");
+  }
+  const int sum = std::accumulate(p.stages.begin(), p.stages.end(), 0);
+  if (sum != layers) {
+    throw Error(fmt::format("layout.stages sums to {}, but the model has {} layers", sum, layers),
+                "layout");
+  }
+}
+
+}  // namespace
+
+Plan resolve(Plan p, int layers, int64_t rows) {
+  at_least_one("dp", p.dp);
+  at_least_one("tp", p.tp);
+  at_least_one("pp", p.pp);
+  at_least_one("vpp", p.vpp);
+  at_least_one("micro_batches", p.micro_batches);
+  if (static_cast<int64_t>(p.dp) * p.tp * p.pp > (1 << 30))
+    throw Error("more than 2^30 ranks", "layout");
+  if (p.zero < 0 || p.zero > 3)
+    throw Error(fmt::format("layout.zero is {}", p.zero), "layout", "legal: 0, 1, 2, 3");
+  check_schedule_name(p);
+  if (static_cast<int64_t>(p.pp) * p.vpp > layers) {
+    throw Error(
+        fmt::format(
+            "pp {} x vpp {} = {} virtual stages, but there are {} layers: one would be empty", p.pp,
+            p.vpp, p.pp * p.vpp, layers),
+        "layout",
+        fmt::format("pp x vpp of at most {}, e.g. pp {}, vpp {}", layers, std::min(p.pp, layers),
+                    std::max(1, layers / std::min(p.pp, layers))));
+  }
+  if (rows < 1)
+    throw Error(fmt::format("a step has {} rows", rows), "layout",
+                "tokens_per_step of at least sequence_length");
+  if (p.micro_batches > rows) {
+    throw Error(fmt::format("{} micro-batches, but a step has {} rows", p.micro_batches, rows),
+                "layout", fmt::format("micro_batches from 1 to {}", rows));
+  }
+  if (p.schedule == "interleaved" && p.micro_batches < p.pp) {
+    throw Error(
+        fmt::format("schedule interleaved needs at least pp = {} micro-batches, but there are {}",
+                    p.pp, p.micro_batches),
+        "layout", fmt::format("micro_batches: {}, or vpp: 1 with schedule: 1f1b", p.pp));
+  }
+  if (p.tp == 1) p.sp = false;
+  if (p.dp == 1) p.zero = 0;
+  if (p.grad_reduce == GradReduce::automatic)
+    p.grad_reduce = p.zero >= 2 ? GradReduce::micro_batch : GradReduce::step;
+  check_stages(p, layers);
+  return p;
+}
+
+std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int kv_heads, int heads,
+                                  int64_t vocabulary, int64_t ffn) {
+  std::vector<std::string> out;
+  const auto uneven = [&](const std::string& what, int64_t n, int64_t parts) {
+    if (parts <= 1 || n % parts == 0) return;
+    const int64_t most = ceil_div(n, parts);
+    out.push_back(
+        fmt::format("{} {} over {}: the largest part is {}, {:.0f} % above even{}", what, n, parts,
+                    most, 100.0 * (static_cast<double>(most * parts) / static_cast<double>(n) - 1),
+                    n < parts ? fmt::format("; {} parts are empty", parts - n) : ""));
+  };
+  const int queries = heads / std::max(kv_heads, 1), tg = kv_cut(p.tp, kv_heads, queries);
+  uneven("kv heads", kv_heads, tg);
+  uneven("query heads of a kv head", queries, p.tp / tg);
+  uneven("ffn", ffn, p.tp);
+  uneven("vocabulary", vocabulary, p.tp);
+  for (int64_t m = p.micro_batches, j = 0; j < m; ++j) {
+    const int64_t n = (j + 1) * rows / m - j * rows / m;
+    if (n % p.dp == 0) continue;
+    uneven("rows of a micro-batch", n, p.dp);
+    break;
+  }
+  if (const auto [lo, hi] = std::minmax_element(p.stages.begin(), p.stages.end());
+      lo != p.stages.end() && *lo != *hi) {
+    out.push_back(
+        fmt::format("{} layers over {} virtual stages: from {} to {} layers a stage; the others "
+                    "wait for the largest",
+                    layers, p.stages.size(), *lo, *hi));
+  }
+  if (p.zero >= 2 && p.grad_reduce == GradReduce::step) {
+    out.push_back(fmt::format(
+        "zero {} with grad_reduce step: gradient memory is cut only after the last micro-batch",
+        p.zero));
+  }
+  return out;
+}
+
+std::string show(const Plan& p) {
+  std::string text = fmt::format("dp {} x tp {} x pp {}", p.dp, p.tp, p.pp);
+  if (p.vpp > 1) text += fmt::format(", vpp {}", p.vpp);
+  text += fmt::format(", {} micro-batch{}, zero {}", p.micro_batches,
+                      p.micro_batches == 1 ? "" : "es", p.zero);
+  if (p.sp) text += ", sp";
+  if (p.ep > 1 || p.etp > 1) text += fmt::format(", ep {} x etp {}", p.ep, p.etp);
+  if (p.ep > 1 && p.expert_rows_bound != Plan{}.expert_rows_bound)
+    text += fmt::format(", expert rows bound {}", p.expert_rows_bound);
+  text += ", " + p.schedule;
+  if (p.recompute == Recompute::full) text += ", recompute full";
+  if (p.grad_reduce == GradReduce::micro_batch) text += ", gradients reduced each micro-batch";
+  return text;
+}
+
+int kv_cut(int tp, int64_t groups, int64_t queries) {
+  int best = 1;
+  int64_t least = -1;
+  for (int tg = 1; tg <= tp; ++tg) {
+    if (tp % tg != 0) continue;
+    const int64_t work = ceil_div(groups, tg) * ceil_div(queries, tp / tg);
+    if (least < 0 || work <= least) {
+      best = tg;
+      least = work;
+    }
+  }
+  return best;
+}
+
+}  // namespace myriad

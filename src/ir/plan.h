@@ -1,0 +1,47 @@
+// How a run is laid out, as plain data: the `layout:` part of a run file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace myriad {
+
+enum class Recompute : uint8_t { none, full };
+enum class GradReduce : uint8_t { automatic, step, micro_batch };
+
+struct Plan {
+  int dp = 1, tp = 1, pp = 1, vpp = 1;
+  int micro_batches = 1;
+  int zero = 0;
+  bool sp = false;
+  int ep = 1, etp = 1;           // experts refold dp x tp as expert-dp (slowest), ep, etp (fastest)
+  double expert_rows_bound = 2;  // rows of routed choices a rank takes a round, over an even share
+  std::string schedule;  // gpipe, 1f1b, interleaved; empty: interleaved when vpp > 1, else 1f1b
+  Recompute recompute = Recompute::none;
+  GradReduce grad_reduce = GradReduce::automatic;  // step for zero 0 and 1, else micro_batch
+  std::vector<int> stages;               // layers of each virtual stage; empty: the cut rule
+  std::string rules;                     // further lines of wanted layouts
+  std::map<std::string, double> prices;  // by axis: factor on bytes sent over it
+  bool operator==(const Plan&) const = default;
+  int ranks() const { return dp * tp * pp; }
+};
+
+// Throws Error naming rule, values and nearest legal values; fills in what was left to a default.
+// rows: of a step (tokens_per_step / sequence_length).
+Plan resolve(Plan plan, int layers, int64_t rows);
+
+// Legal but costly: what it costs, one sentence each ("kv heads 3 over tp 2: ...").
+std::vector<std::string> warnings(const Plan& plan, int layers, int64_t rows, int kv_heads,
+                                  int heads, int64_t vocabulary, int64_t ffn);
+
+// One line: "dp 2 x tp 2 x pp 2, vpp 2, 4 micro-batches, zero 1, sp, interleaved".
+std::string show(const Plan& plan);
+
+// tp = tg x tr: tg is the divisor of tp with the least ceil(groups / tg) * ceil(queries / tr), ties
+// to the larger.
+int kv_cut(int tp, int64_t groups, int64_t queries);
+
+}  // namespace myriad

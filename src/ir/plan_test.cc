@@ -1,0 +1,160 @@
+// Plans: what is filled in, and what is refused with rule, value and nearest legal value.
+#include "ir/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/error.h"
+
+namespace myriad {
+namespace {
+
+// The message must name all of `said`, and what is legal must be named too.
+void expect_refused(Plan plan, int layers, int64_t rows, const std::vector<std::string>& said,
+                    const std::string& legal) {
+  try {
+    resolve(plan, layers, rows);
+    ADD_FAILURE() << show(plan) << " is not refused";
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    for (const std::string& word : said)
+      EXPECT_NE(what.find(word), std::string::npos) << what << "\n  does not say " << word;
+    EXPECT_EQ(e.where, "layout");
+    EXPECT_NE(e.hint.find(legal), std::string::npos) << e.hint << "\n  does not say " << legal;
+  }
+}
+
+TEST(Plan, SizesBelowOneAreRefused) {
+  expect_refused({.dp = 0}, 4, 4, {"dp", "0"}, "1 or more");
+  expect_refused({.tp = -2}, 4, 4, {"tp", "-2"}, "1 or more");
+  expect_refused({.pp = 0}, 4, 4, {"pp", "0"}, "1 or more");
+  expect_refused({.vpp = 0}, 4, 4, {"vpp", "0"}, "1 or more");
+  expect_refused({.micro_batches = 0}, 4, 4, {"micro_batches", "0"}, "1 or more");
+}
+
+TEST(Plan, UnknownZeroAndScheduleAreRefused) {
+  expect_refused({.zero = 4}, 4, 4, {"zero", "4"}, "0, 1, 2, 3");
+  expect_refused({.zero = -1}, 4, 4, {"zero", "-1"}, "0, 1, 2, 3");
+  expect_refused({.schedule = "dualpipe"}, 4, 4, {"schedule", "dualpipe"},
+                 "gpipe, 1f1b, interleaved");
+}
+
+TEST(Plan, ScheduleAndChunksMustFit) {
+  expect_refused({.pp = 2, .micro_batches = 2, .schedule = "interleaved"}, 4, 4,
+                 {"interleaved", "vpp", "1"}, "1f1b");
+  expect_refused({.pp = 2, .vpp = 2, .micro_batches = 2, .schedule = "gpipe"}, 4, 4,
+                 {"gpipe", "vpp", "2"}, "interleaved");
+  expect_refused({.pp = 2, .vpp = 2, .micro_batches = 2, .schedule = "1f1b"}, 4, 4,
+                 {"1f1b", "vpp", "2"}, "interleaved");
+  expect_refused({.pp = 4, .vpp = 2, .micro_batches = 3}, 8, 8, {"interleaved", "4", "3"},
+                 "micro_batches: 4");
+}
+
+TEST(Plan, EmptyVirtualStagesAreRefused) {
+  expect_refused({.pp = 5, .micro_batches = 5}, 4, 8, {"pp 5", "4 layers"}, "at most 4");
+  expect_refused({.pp = 2, .vpp = 3, .micro_batches = 2}, 5, 8, {"6 virtual stages", "5 layers"},
+                 "pp 2, vpp 2");
+  expect_refused({.pp = 2, .micro_batches = 2, .stages = {4, 0}}, 4, 8, {"stages", "0"},
+                 "1 or more");
+}
+
+TEST(Plan, StagesMustBeAsManyAsVirtualStagesAndSumToTheLayers) {
+  expect_refused({.pp = 2, .stages = {1, 1, 2}}, 4, 8, {"3 entries", "pp 2 x vpp 1"},
+                 "2 layer counts");
+  expect_refused({.pp = 2, .stages = {1, 2}}, 4, 8, {"sums to 3", "4 layers"}, "");
+}
+
+TEST(Plan, MoreMicroBatchesThanRowsAreRefused) {
+  expect_refused({.micro_batches = 9}, 4, 8, {"9 micro-batches", "8 rows"}, "1 to 8");
+  expect_refused({}, 4, 0, {"0 rows"}, "sequence_length");
+}
+
+TEST(Plan, DefaultsAreFilledIn) {
+  const Plan p = resolve({.pp = 2, .micro_batches = 2}, 5, 4);
+  EXPECT_EQ(p.schedule, "1f1b");
+  EXPECT_EQ(p.stages, (std::vector<int>{2, 3}));
+  EXPECT_EQ(p.grad_reduce, GradReduce::step);
+  EXPECT_EQ(resolve({.vpp = 2}, 4, 4).schedule, "interleaved");
+  for (int zero = 0; zero <= 3; ++zero) {
+    EXPECT_EQ(resolve({.dp = 2, .zero = zero}, 4, 4).grad_reduce,
+              zero >= 2 ? GradReduce::micro_batch : GradReduce::step)
+        << zero;
+  }
+  EXPECT_EQ(resolve({.dp = 2, .zero = 3, .grad_reduce = GradReduce::step}, 4, 4).grad_reduce,
+            GradReduce::step);
+}
+
+TEST(Plan, WhatHasNoEffectIsTakenOut) {
+  EXPECT_FALSE(resolve({.tp = 1, .sp = true}, 4, 4).sp);
+  EXPECT_EQ(resolve({.dp = 1, .zero = 3}, 4, 4).zero, 0);
+  EXPECT_TRUE(resolve({.tp = 2, .sp = true}, 4, 4).sp);
+}
+
+TEST(Plan, ResolvingTwiceChangesNothing) {
+  for (const Plan& p :
+       {Plan{},
+        Plan{.dp = 2, .tp = 3, .pp = 2, .vpp = 2, .micro_batches = 3, .zero = 2, .sp = true}}) {
+    const Plan once = resolve(p, 7, 5);
+    EXPECT_EQ(resolve(once, 7, 5), once);
+  }
+}
+
+TEST(Plan, CutsOfLayersCoverThemEvenly) {
+  for (int layers = 1; layers <= 20; ++layers) {
+    for (int pp = 1; pp <= layers; ++pp) {
+      const Plan p = resolve({.pp = pp}, layers, 4);
+      EXPECT_EQ(std::accumulate(p.stages.begin(), p.stages.end(), 0), layers);
+      for (int n : p.stages) EXPECT_TRUE(n == layers / pp || n == (layers + pp - 1) / pp);
+    }
+  }
+}
+
+// By definition: least rounds of (group, query) pairs on the busiest rank, ties to more groups.
+TEST(Plan, CutOfHeadsOverTensorParallelRanks) {
+  for (int tp = 1; tp <= 12; ++tp) {
+    for (int64_t g = 1; g <= 9; ++g) {
+      for (int64_t r = 1; r <= 8; ++r) {
+        const int cut = kv_cut(tp, g, r);
+        ASSERT_EQ(tp % cut, 0);
+        const auto work = [&](int tg) {
+          return (g + tg - 1) / tg * ((r + tp / tg - 1) / (tp / tg));
+        };
+        for (int tg = 1; tg <= tp; ++tg) {
+          if (tp % tg == 0) {
+            EXPECT_TRUE(work(cut) < work(tg) || (work(cut) == work(tg) && cut >= tg))
+                << tp << " " << g << " " << r;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(kv_cut(8, 8, 8), 8);
+  EXPECT_EQ(kv_cut(8, 20, 1),
+            8);  // the greatest common divisor, 4, would leave half of the ranks idle
+  EXPECT_EQ(kv_cut(6, 2, 3), 2);
+  EXPECT_EQ(kv_cut(4, 1, 8), 1);
+}
+
+TEST(Plan, ImbalanceIsWarnedOfWithItsCost) {
+  const Plan p = resolve({.dp = 2, .tp = 4, .pp = 2, .micro_batches = 2}, 5, 6);
+  const std::vector<std::string> w = warnings(p, 5, 6, 3, 6, 131, 104);
+  std::string all;
+  for (const std::string& line : w) all += line + "\n";
+  for (const char* said : {"kv heads 3 over", "vocabulary 131 over 4",
+                           "rows of a micro-batch 3 over 2", "5 layers over 2 virtual stages"}) {
+    EXPECT_NE(all.find(said), std::string::npos) << said << "\n" << all;
+  }
+  EXPECT_EQ(all.find("ffn"), std::string::npos) << all;
+  EXPECT_TRUE(warnings(resolve({.dp = 2, .tp = 2}, 4, 4), 4, 4, 2, 4, 128, 64).empty());
+}
+
+TEST(Plan, ShownInOneLine) {
+  const Plan p = resolve(
+      {.dp = 2, .tp = 2, .pp = 2, .vpp = 2, .micro_batches = 4, .zero = 1, .sp = true}, 4, 8);
+  EXPECT_EQ(show(p), "dp 2 x tp 2 x pp 2, vpp 2, 4 micro-batches, zero 1, sp, interleaved");
+  EXPECT_EQ(p.ranks(), 8);
+}
+
+}  // namespace
+}  // namespace myriad

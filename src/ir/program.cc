@@ -1,0 +1,21 @@
+#include "ir/program.h"
+
+namespace myriad {
+
+const Value& Program::value(const Buffer& b) const {
+  const LoweredBody& body = bodies[b.body];
+  return (*body.graph)[body.versions[b.version].value];
+}
+
+const Layout& Program::layout(const Buffer& b) const {
+  return bodies[b.body].versions[b.version].layout;
+}
+
+int Piece::find(std::string_view param) const {
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (params[i].name == param) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+}  // namespace myriad

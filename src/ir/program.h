@@ -1,0 +1,124 @@
+// The one program: lowered bodies and, for each pipeline stage, an ordered list of actions over
+// them. The executor computes it, the profile sizes and counts it, the printer prints it; all walk
+// it by machine/walker.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/layout.h"
+#include "ir/pieces.h"
+
+namespace myriad {
+
+// A value in one layout. Versions of a body are numbered; each is made by one step or is an input.
+struct Version {
+  int value;
+  Layout layout;
+};
+
+// emit: of a loop body: output `state` takes (first round) or adds ins[0].
+enum class StepKind : uint8_t { run, move, read, write, accum, emit };
+
+struct Step {
+  StepKind kind;
+  int op = -1;                      // run: index into LoweredBody::ops
+  std::vector<int> ins, outs;       // versions. move: one each; read: outs; write, accum: ins
+  std::vector<AtomList> cuts;       // run: by label of op.size
+  MoveKind what = MoveKind::slice;  // move
+  AtomList atoms;                   // move
+  int state = -1;                   // read, write, accum: index into LoweredBody::states
+};
+
+// A state at rest as a body names it: "p:q.w" (kind letter, colon, parameter).
+struct StateUse {
+  std::string name;
+  int value;  // a value with its labels and sizes
+  Layout layout;
+};
+
+struct LoweredBody {
+  std::string name;
+  int piece = -1;
+  std::shared_ptr<Graph> graph;  // shared by all bodies of a piece
+  std::vector<Op> ops;
+  std::vector<Version> versions;
+  std::vector<Step> steps;
+  std::vector<StateUse> states;
+  std::vector<int> inputs, outputs;  // versions; an action's buffers stand in the same order
+  // A loop body runs once a round over the next window of routed rows; inputs[rounds] says how many
+  // rounds. Each of `parts` owners of the experts has at most `bound` rows a round.
+  bool loop = false;
+  int rounds = -1;
+  int64_t parts = 1, bound = 0;
+};
+
+// What lies between actions: a version of a value with a life of its own.
+struct Buffer {
+  std::string name;  // "y/L3.mb0"
+  int body = -1;     // a body whose graph and versions type it
+  int version = -1;
+};
+
+// A state of the whole program: parameter, moment or gradient sum of one unit, or a scalar
+// ("s:norm") of the run (unit -1).
+struct State {
+  int unit;
+  std::string name;
+  int body, use;            // typed by bodies[body].states[use]
+  std::vector<int> stages;  // that hold it, in order
+};
+
+enum class Act : uint8_t { feed, run, send, wait, recv, zero };
+
+// feed: the caller's arrays come in (outs). run: a body. send starts, wait ends the sending of
+// ins[0] to the same mesh coordinates of `peer`; recv takes outs[0]. zero: state becomes zero.
+struct Action {
+  Act act;
+  int body = -1;
+  int unit = -1;
+  int micro_batch = -1;        // 0 also says: accum writes instead of adding (first of the step)
+  std::vector<int> ins, outs;  // buffers
+  std::vector<int> states;     // run: program states, as bodies[body].states; zero: one
+  int peer = -1;               // stage
+  int channel = -1;    // send, wait, recv: equal on both sides; one per boundary and direction
+  bool first = false;  // run: the first backward run of this unit in the step
+};
+
+struct Program {
+  Mesh mesh;  // atom "pp" is the slowest; its coordinate is the stage
+  int stages = 1;
+  std::vector<LoweredBody> bodies;
+  std::vector<Buffer> buffers;
+  std::vector<State> states;
+  std::vector<std::vector<Action>> actions;  // by stage
+  int stage_of(int rank) const { return rank / (mesh.ranks() / stages); }
+  const Value& value(const Buffer& b) const;
+  const Layout& layout(const Buffer& b) const;
+};
+
+// Where everything a rank holds lies, in bytes from the start of its arena, for the whole step
+// (made by passes/memory.h).
+struct MemoryPlan {
+  std::vector<int64_t> states;   // offset by program state; -1: not on this rank
+  std::vector<int64_t> buffers;  // offset by buffer; -1: not on this rank
+  struct Run {
+    std::vector<int64_t> versions;  // offset by version of the body
+    std::vector<int64_t> scratch;   // offset by step
+  };
+  std::vector<Run> actions;  // by action; empty but for runs
+  // What holds memory when the arena first reaches its peak; adds up to peak_bytes.
+  struct Kinds {
+    int64_t parameters = 0, gradients = 0, moments = 0;
+    int64_t activations = 0;    // between actions, not sent or received
+    int64_t communication = 0;  // sent or received, by actions or inside a body
+    int64_t workspace = 0;      // the rest of what a body makes, scratch, scalars, and gaps between
+    bool operator==(const Kinds&) const = default;
+  };
+  Kinds at_peak;
+  int64_t state_bytes = 0;  // parameters, moments, gradient sums, scalars; they lie first
+  int64_t peak_bytes = 0;   // highest end of anything, rounded up to 64
+};
+
+}  // namespace myriad

@@ -1,0 +1,407 @@
+#include "passes/check.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "ir/print.h"
+#include "passes/check_body.h"
+
+namespace myriad {
+
+namespace {
+
+// What a body does to sums over micro-batches.
+struct Sums {
+  bool any = false;       // it accumulates
+  bool backward = false;  // into gradient sums
+};
+
+Sums sums_of(const LoweredBody& body) {
+  Sums sums;
+  for (const Step& step : body.steps) {
+    if (step.kind != StepKind::accum) continue;
+    sums.any = true;
+    sums.backward |= body.states[step.state].name.starts_with("g:");
+  }
+  return sums;
+}
+
+// Whether all stages run the body together: its collectives go over them.
+bool joins_stages(const LoweredBody& body, const Mesh& mesh) {
+  const int pp = mesh.find("pp");
+  return pp >= 0 && std::any_of(body.steps.begin(), body.steps.end(), [&](const Step& step) {
+           return step.kind == StepKind::move && sends(step.what) && (step.atoms.set() >> pp & 1);
+         });
+}
+
+struct Message {
+  int buffer;
+  int micro_batch;
+  bool received = false, waited = false;
+};
+
+struct Channel {
+  int from, to;
+  std::vector<Message> sent;
+  size_t received = 0;
+};
+
+// All stages together.
+class Walk {
+ public:
+  explicit Walk(const Program& program) : program_(program), stages_(program.actions.size()) {
+    for (const LoweredBody& body : program.bodies) {
+      sums_.push_back(sums_of(body));
+      joint_.push_back(joins_stages(body, program.mesh));
+    }
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      for (const Action& a : program.actions[s]) {
+        check_indices(static_cast<int>(s), a);
+        if (a.act == Act::run && sums_[a.body].backward)
+          stages_[s].to_come.insert({a.unit, a.micro_batch});
+      }
+    }
+  }
+
+  CheckReport run() {
+    const int n = static_cast<int>(stages_.size());
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int s = 0; s < n; ++s) {
+        while (!ended(s) && step(s, current(s))) {
+          ++stages_[s].next;
+          moved = true;
+        }
+      }
+    }
+    refuse_deadlock();
+    for (const auto& [number, channel] : channels_) {
+      for (const Message& m : channel.sent) {
+        if (m.waited) continue;
+        throw Error(fmt::format("the send of {} on channel {} has no wait",
+                                program_.buffers[m.buffer].name, number),
+                    fmt::format("stage {}", channel.from));
+      }
+    }
+    for (const Stage& s : stages_) report_.peak_live_micro_batches.push_back(s.most_live);
+    return std::move(report_);
+  }
+
+ private:
+  struct Stage {
+    size_t next = 0;
+    int joined = 0;  // runs together with all other stages
+    // Buffer -> micro-batch of what it holds, -1: made once a step.
+    std::unordered_map<int, int> written;
+    // (unit, micro-batch): backward runs to come; forward runs that wait for one.
+    std::set<std::pair<int, int>> to_come, live;
+    std::map<std::pair<int, std::string>, int> summed;  // (unit, body) -> runs that accumulated
+    int most_live = 0;
+  };
+
+  bool ended(int s) const { return stages_[s].next == program_.actions[s].size(); }
+  const Action& current(int s) const { return program_.actions[s][stages_[s].next]; }
+  const std::string& name(int buffer) const { return program_.buffers[buffer].name; }
+
+  [[noreturn]] void refuse(int s, const Action& a, const std::string& what) const {
+    throw Error(what, fmt::format("stage {}, action {} ({})", s, &a - program_.actions[s].data(),
+                                  show(a, program_)));
+  }
+
+  void check_indices(int s, const Action& a) const {
+    const auto where =
+        fmt::format("stage {}, action {} ({})", s, &a - program_.actions[s].data(), name_of(a.act));
+    const auto need = [&](bool ok, std::string_view what) {
+      if (!ok) throw Error(std::string(what), where);
+    };
+    const auto all = [](const std::vector<int>& list, size_t size) {
+      return std::all_of(list.begin(), list.end(), [&](int i) { return within(i, size); });
+    };
+    const bool to_peer = a.act == Act::send || a.act == Act::wait || a.act == Act::recv;
+    need(all(a.ins, program_.buffers.size()) && all(a.outs, program_.buffers.size()),
+         "there is no such buffer");
+    need(all(a.states, program_.states.size()), "there is no such state");
+    need(a.act == Act::run ? within(a.body, program_.bodies.size()) : a.body == -1,
+         "a run, and nothing else, has a body");
+    need(!to_peer || (within(a.peer, stages_.size()) && a.peer != s), "its peer is another stage");
+    need(!to_peer || a.channel >= 0, "it needs a channel");
+    const auto takes = [&](size_t ins, size_t outs, size_t states) {
+      need(a.ins.size() == ins && a.outs.size() == outs && a.states.size() == states,
+           fmt::format(
+               "it takes {} buffers and {} states and gives {} buffers; it has {}, {} and {}", ins,
+               states, outs, a.ins.size(), a.states.size(), a.outs.size()));
+    };
+    switch (a.act) {
+      case Act::feed:
+        return takes(0, a.outs.size(), 0);
+      case Act::send:
+      case Act::wait:
+        return takes(1, 0, 0);
+      case Act::recv:
+        return takes(0, 1, 0);
+      case Act::zero:
+        return takes(0, 0, 1);
+      case Act::run:
+        break;
+    }
+    const LoweredBody& body = program_.bodies[a.body];
+    takes(body.inputs.size(), body.outputs.size(), body.states.size());
+  }
+
+  int read(int s, const Action& a, int buffer) const {
+    const auto at = stages_[s].written.find(buffer);
+    if (at == stages_[s].written.end())
+      refuse(s, a, fmt::format("{} is read before it is written", name(buffer)));
+    if (a.micro_batch >= 0 && at->second >= 0 && a.micro_batch != at->second) {
+      refuse(s, a, fmt::format("{} is of micro-batch {}", name(buffer), at->second));
+    }
+    return at->second;
+  }
+
+  void write(int s, const Action& a, int buffer, int micro_batch) {
+    if (stages_[s].written.emplace(buffer, micro_batch).second) return;
+    refuse(s, a, fmt::format("{} is written twice", name(buffer)));
+  }
+
+  // Whether the action is over; false: it waits for its peer.
+  bool step(int s, const Action& a) {
+    switch (a.act) {
+      case Act::feed:
+        for (int b : a.outs) write(s, a, b, a.micro_batch);
+        return true;
+      case Act::zero:
+        check_held(s, a);
+        return true;
+      case Act::run:
+        if (joint_[a.body]) {
+          if (stage_missing(s, a) >= 0) return false;
+          ++stages_[s].joined;
+        }
+        run_body(s, a);
+        return true;
+      case Act::send:
+        send(s, a);
+        return true;
+      case Act::wait:
+        return wait(s, a);
+      case Act::recv:
+        return receive(s, a);
+    }
+    return true;
+  }
+
+  // A stage that has not yet come to the joint run that stage s is at; -1: all are there.
+  int stage_missing(int s, const Action& a) const {
+    for (int t = 0; t < static_cast<int>(stages_.size()); ++t) {
+      if (stages_[t].joined > stages_[s].joined) continue;
+      if (ended(t) || current(t).act != Act::run || !joint_[current(t).body]) return t;
+      if (stages_[t].joined < stages_[s].joined) return t;
+      if (current(t).body == a.body) continue;
+      refuse(s, a,
+             fmt::format("all stages run it together, but stage {} is at {}", t,
+                         show(current(t), program_)));
+    }
+    return -1;
+  }
+
+  Channel& channel(int s, const Action& a) {
+    const int from = a.act == Act::recv ? a.peer : s, to = a.act == Act::recv ? s : a.peer;
+    Channel& c = channels_.try_emplace(a.channel, Channel{from, to, {}}).first->second;
+    if (c.from != from || c.to != to) {
+      refuse(s, a,
+             fmt::format("channel {} leads from stage {} to stage {}", a.channel, c.from, c.to));
+    }
+    return c;
+  }
+
+  void send(int s, const Action& a) {
+    const int b = a.ins[0], holds = read(s, a, b);
+    channel(s, a).sent.push_back({b, holds >= 0 ? holds : a.micro_batch});
+    ++report_.messages;
+  }
+
+  bool wait(int s, const Action& a) {
+    auto& sent = channel(s, a).sent;
+    const auto m = std::find_if(sent.rbegin(), sent.rend(), [&](const Message& x) {
+      return x.buffer == a.ins[0] && !x.waited;
+    });
+    if (m == sent.rend())
+      refuse(s, a,
+             fmt::format("no send of {} on channel {} came before", name(a.ins[0]), a.channel));
+    m->waited = m->received;
+    return m->received;
+  }
+
+  bool receive(int s, const Action& a) {
+    Channel& c = channel(s, a);
+    if (c.received == c.sent.size()) return false;
+    Message& m = c.sent[c.received++];
+    const Buffer &from = program_.buffers[m.buffer], &to = program_.buffers[a.outs[0]];
+    if (a.micro_batch >= 0 && m.micro_batch >= 0 && a.micro_batch != m.micro_batch) {
+      refuse(s, a,
+             fmt::format("message {} on channel {} is {} of micro-batch {}", c.received - 1,
+                         a.channel, from.name, m.micro_batch));
+    }
+    need_alike(s, a, from.name, program_.value(from), program_.layout(from), to.name,
+               program_.value(to), program_.layout(to));
+    m.received = true;
+    write(s, a, a.outs[0], m.micro_batch >= 0 ? m.micro_batch : a.micro_batch);
+    return true;
+  }
+
+  void need_alike(int s, const Action& a, const std::string& one, const Value& v, const Layout& l,
+                  const std::string& other, const Value& w, const Layout& k) const {
+    if (alike(v, l, w, k)) return;
+    refuse(s, a,
+           fmt::format("{} is {}, {} is {}", one, type_of(v, l, program_.mesh), other,
+                       type_of(w, k, program_.mesh)));
+  }
+
+  void check_held(int s, const Action& a) const {
+    for (int i : a.states) {
+      const auto& held = program_.states[i].stages;
+      if (std::find(held.begin(), held.end(), s) != held.end()) continue;
+      refuse(s, a,
+             fmt::format("state {} ({}) is held by stages {}", i, program_.states[i].name,
+                         fmt::join(held, ",")));
+    }
+  }
+
+  void run_body(int s, const Action& a) {
+    const LoweredBody& body = program_.bodies[a.body];
+    const auto check_buffer = [&](int buffer, int version) {
+      const Buffer& b = program_.buffers[buffer];
+      const Version& v = body.versions[version];
+      const Value& w = (*body.graph)[v.value];
+      need_alike(s, a, b.name, program_.value(b), program_.layout(b), body.name + "'s " + w.name, w,
+                 v.layout);
+    };
+    for (size_t i = 0; i < a.ins.size(); ++i) {
+      read(s, a, a.ins[i]);
+      check_buffer(a.ins[i], body.inputs[i]);
+    }
+    for (size_t i = 0; i < a.outs.size(); ++i) {
+      check_buffer(a.outs[i], body.outputs[i]);
+      write(s, a, a.outs[i], a.micro_batch);
+    }
+    check_held(s, a);
+    for (size_t i = 0; i < a.states.size(); ++i) {
+      const State& state = program_.states[a.states[i]];
+      const LoweredBody& home = program_.bodies[state.body];
+      const StateUse &use = body.states[i], &rest = home.states[state.use];
+      need_alike(s, a, "state " + state.name, (*home.graph)[rest.value], in_stage(rest.layout),
+                 body.name + "'s " + use.name, (*body.graph)[use.value], in_stage(use.layout));
+    }
+    if (a.micro_batch >= 0) pass(s, a);
+  }
+
+  // A sum over stages is seen by each of them as its own part.
+  Layout in_stage(Layout layout) const {
+    const int pp = program_.mesh.find("pp");
+    if (pp >= 0) layout.pending = static_cast<AtomSet>(layout.pending & ~(1u << pp));
+    return layout;
+  }
+
+  // Order of the passes of a unit, and how many await their backward.
+  void pass(int s, const Action& a) {
+    Stage& stage = stages_[s];
+    const Sums& sums = sums_[a.body];
+    const auto key = std::pair(a.unit, a.micro_batch);
+    const char* what = sums.backward ? "backward" : "accumulating forward";
+    if (sums.any) {
+      const std::string& body = program_.bodies[a.body].name;  // "layer.backward/4" for 4 rows
+      int& next = stage.summed[{a.unit, body.substr(0, body.find('/'))}];
+      if (a.micro_batch != next) {
+        refuse(s, a,
+               fmt::format("{} of unit {}: micro-batch {} runs where {} is due", what, a.unit,
+                           a.micro_batch, next));
+      }
+      ++next;
+    }
+    if (a.first != (sums.backward && a.micro_batch == 0)) {
+      refuse(s, a,
+             fmt::format("it {} that it is the first backward run of unit {}",
+                         a.first ? "says" : "does not say", a.unit));
+    }
+    if (sums.backward) {
+      stage.to_come.erase(key);
+      stage.live.erase(key);
+    } else if (a.unit >= 0 && stage.to_come.contains(key)) {
+      stage.live.insert(key);
+      stage.most_live = std::max(stage.most_live, static_cast<int>(stage.live.size()));
+    }
+  }
+
+  int waits_for(int s) const {
+    const Action& a = current(s);
+    return a.act == Act::run ? stage_missing(s, a) : a.peer;
+  }
+
+  std::string waiting(int s) const {
+    const Action& a = current(s);
+    const std::string what =
+        a.act == Act::run
+            ? program_.bodies[a.body].name
+            : fmt::format("c{} ({})", a.channel, name(a.act == Act::recv ? a.outs[0] : a.ins[0]));
+    return fmt::format("waits in {} {} for stage {}", name_of(a.act), what, waits_for(s));
+  }
+
+  // When nothing moves any more: every stage is at its end, or one that waits leads to a cycle or
+  // to one that is at its end.
+  void refuse_deadlock() const {
+    int s = 0;
+    while (s < static_cast<int>(stages_.size()) && ended(s)) ++s;
+    if (s == static_cast<int>(stages_.size())) return;
+    std::vector<int> chain;
+    while (!ended(s) && std::find(chain.begin(), chain.end(), s) == chain.end()) {
+      chain.push_back(s);
+      s = waits_for(s);
+    }
+    const bool cycle = !ended(s);
+    if (cycle) chain.erase(chain.begin(), std::find(chain.begin(), chain.end(), s));
+    std::string text = fmt::format("{}stage {} ", cycle ? "deadlock: " : "", chain[0]);
+    for (int i : chain) text += fmt::format("{}{}", i == chain[0] ? "" : ", which ", waiting(i));
+    throw Error(text + (cycle ? "" : ", which has ended"));
+  }
+
+  const Program& program_;
+  std::vector<Sums> sums_;  // by body
+  std::vector<bool> joint_;
+  std::vector<Stage> stages_;
+  std::map<int, Channel> channels_;
+  CheckReport report_;
+};
+
+void check_tables(const Program& p) {
+  const auto need = [](bool ok, const std::string& what) {
+    if (!ok) throw Error(what, "program");
+  };
+  const int pp = p.mesh.find("pp");
+  need(p.stages >= 1 && p.actions.size() == static_cast<size_t>(p.stages),
+       fmt::format("{} stages have {} action lists", p.stages, p.actions.size()));
+  need(p.stages == 1 ? pp < 0 : pp == 0 && p.mesh.axis(0).size == p.stages,
+       fmt::format("{} stages need a mesh whose first atom is pp, of that size", p.stages));
+  for (const LoweredBody& b : p.bodies)
+    need(b.graph != nullptr, fmt::format("body {} has no graph", b.name));
+  for (const Buffer& b : p.buffers) {
+    need(within(b.body, p.bodies.size()) && within(b.version, p.bodies[b.body].versions.size()),
+         fmt::format("buffer {} has no type", b.name));
+  }
+  for (const State& s : p.states) {
+    need(within(s.body, p.bodies.size()) && within(s.use, p.bodies[s.body].states.size()),
+         fmt::format("state {} has no type", s.name));
+  }
+}
+
+}  // namespace
+
+CheckReport check_program(const Program& program) {
+  check_tables(program);
+  for (const LoweredBody& body : program.bodies) check_body(body, program);
+  return Walk(program).run();
+}
+
+}  // namespace myriad

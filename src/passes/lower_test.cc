@@ -1,0 +1,202 @@
+// The program that comes out of model and plan.
+#include "passes/lower.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "passes/toy.h"
+
+namespace myriad {
+namespace {
+
+Program lowered(const Toy& toy, Plan plan, LowerOptions options) {
+  plan = resolve(plan, toy.layers, options.rows);
+  return lower([&](int64_t n) { return toy_model(toy, n); }, plan, options);
+}
+
+const LoweredBody& body(const Program& p, const std::string& name) {
+  for (const LoweredBody& b : p.bodies) {
+    if (b.name == name) return b;
+  }
+  throw Error("no body " + name);
+}
+
+std::set<std::string> names(const Program& p) {
+  std::set<std::string> out;
+  for (const LoweredBody& b : p.bodies) out.insert(b.name);
+  return out;
+}
+
+// "all_reduce(tg) o", one a move that sends.
+std::vector<std::string> transfers(const Program& p, const std::string& name) {
+  std::vector<std::string> out;
+  const LoweredBody& b = body(p, name);
+  for (const Step& s : b.steps) {
+    if (s.kind == StepKind::move && sends(s.what)) {
+      out.push_back(fmt::format("{}({}) {}", name_of(s.what), p.mesh.show(s.atoms),
+                                (*b.graph)[b.versions[s.ins[0]].value].name));
+    }
+  }
+  return out;
+}
+
+int count(const Program& p, int stage, Act act) {
+  return static_cast<int>(std::count_if(p.actions[stage].begin(), p.actions[stage].end(),
+                                        [&](const Action& a) { return a.act == act; }));
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(Lower, LayersShareTheirBodies) {
+  const Program two = lowered({.layers = 2}, {}, {.rows = 2}),
+                many = lowered({.layers = 40}, {}, {.rows = 2});
+  EXPECT_EQ(names(two), names(many));
+  EXPECT_EQ(two.bodies.size(), many.bodies.size());
+  EXPECT_EQ(body(many, "layer.forward").ops.size(), 5u);  // reads are steps of their own
+}
+
+TEST(Lower, OneRankSendsNothing) {
+  const Program p = lowered({}, {}, {.rows = 2});
+  for (const std::string& name : names(p)) EXPECT_EQ(transfers(p, name), Lines{}) << name;
+  EXPECT_EQ(p.mesh.ranks(), 1);
+}
+
+TEST(Lower, TensorParallelismIsOneReductionADirection) {
+  const Program p = lowered({}, {.tp = 2}, {.rows = 2});
+  EXPECT_EQ(transfers(p, "layer.forward"), Lines{"all_reduce(tg) o"});
+  EXPECT_EQ(transfers(p, "layer.backward"), Lines{"all_reduce(tg) d.xn"});
+}
+
+TEST(Lower, SequenceParallelismGathersAndScatters) {
+  const Program p = lowered({.sequence = 4}, {.tp = 2, .sp = true}, {.rows = 2});
+  EXPECT_EQ(transfers(p, "layer.forward"), (Lines{"all_gather(tg) xn", "reduce_scatter(tg) o"}));
+}
+
+TEST(Lower, WantedLayoutsMayBeGiven) {
+  const Wanted nothing = [](const Value&) { return Want{}; };
+  const Program p = lowered({}, {.dp = 2}, {.rows = 2, .wanted = nothing});
+  EXPECT_EQ(transfers(p, "finish.update"),
+            (Lines{"all_reduce(dp) norm.sum", "all_reduce(dp) loss.sum"}));
+  for (const std::string& name : names(p)) {
+    if (name != "finish.update") {
+      EXPECT_EQ(transfers(p, name), Lines{}) << name << ": all ranks do the same work";
+    }
+  }
+}
+
+TEST(Lower, RulesOfThePlanComeLast) {
+  const Program p = lowered({.sequence = 4}, {.tp = 2, .rules = "u: f= s=tp\n"}, {.rows = 2});
+  const LoweredBody& b = body(p, "layer.forward");
+  std::set<std::string> layouts;
+  for (const Version& v : b.versions) {
+    if ((*b.graph)[v.value].name == "u") layouts.insert(show(v.layout, "bsf", p.mesh));
+  }
+  EXPECT_TRUE(layouts.count("s:tg"));
+}
+
+TEST(Lower, UnevenMicroBatchesGetBodiesOfTheirOwn) {
+  const Program p = lowered({}, {.micro_batches = 2}, {.rows = 5});
+  EXPECT_TRUE(names(p).count("layer.forward/2"));
+  EXPECT_TRUE(names(p).count("layer.forward/3"));
+  EXPECT_FALSE(names(p).count("layer.forward"));
+  EXPECT_TRUE(names(p).count("layer.update")) << "the optimizer knows no rows";
+}
+
+TEST(Lower, ForwardOnlyKnowsParametersAndLossAlone) {
+  const Program p = lowered({}, {.pp = 2}, {.rows = 2, .forward_only = true, .keep = {"logits"}});
+  for (const State& s : p.states) EXPECT_TRUE(s.name[0] == 'p' || s.name[0] == 's') << s.name;
+  for (const std::string& name : names(p))
+    EXPECT_TRUE(name.ends_with(".forward") || name == "finish.update") << name;
+  const LoweredBody& head = body(p, "head.forward");
+  EXPECT_EQ(
+      std::count_if(head.outputs.begin(), head.outputs.end(),
+                    [&](int v) { return (*head.graph)[head.versions[v].value].name == "logits"; }),
+      1);
+}
+
+// Programs over the same parameters must place them alike: they share an arena.
+TEST(Lower, ParametersComeFirstAmongStates) {
+  const Program train = lowered({}, {.dp = 2, .zero = 1}, {.rows = 2}),
+                forward = lowered({}, {.dp = 2, .zero = 1}, {.rows = 4, .forward_only = true});
+  std::string kinds;
+  for (const State& s : train.states) {
+    if (kinds.empty() || kinds.back() != s.name[0]) kinds += s.name[0];
+  }
+  EXPECT_EQ(kinds, "psmvg");
+  for (size_t i = 0; forward.states[i].name[0] == 'p'; ++i) {
+    EXPECT_EQ(forward.states[i].name, train.states[i].name);
+    EXPECT_EQ(forward.states[i].unit, train.states[i].unit);
+    EXPECT_EQ(forward.states[i].stages, train.states[i].stages);
+  }
+}
+
+TEST(Lower, StatesLieOnTheStageOfTheirUnit) {
+  const Program p = lowered({.layers = 4}, {.pp = 2, .vpp = 2, .micro_batches = 2}, {.rows = 2});
+  for (const State& s : p.states) {
+    if (s.unit < 0) {
+      EXPECT_EQ(s.stages, (std::vector<int>{0, 1})) << s.name;
+      continue;
+    }
+    const int stage = s.unit == 0   ? 0
+                      : s.unit == 5 ? 1
+                                    : (s.unit - 1) % 2;  // virtual stage k lies on stage k mod pp
+    EXPECT_EQ(s.stages, std::vector<int>{stage}) << s.name << " of unit " << s.unit;
+  }
+}
+
+TEST(Lower, EveryBoundaryIsCrossedOnceAMicroBatchAndDirection) {
+  const Program p = lowered({.layers = 6}, {.pp = 3, .micro_batches = 4}, {.rows = 4});
+  for (const auto& [stage, n] : {std::pair(0, 4), {1, 8}, {2, 4}}) {
+    EXPECT_EQ(count(p, stage, Act::send), n);
+    EXPECT_EQ(count(p, stage, Act::wait), n);
+    EXPECT_EQ(count(p, stage, Act::recv), n);
+  }
+}
+
+TEST(Lower, FirstRunsOfAStepSayThatAccumulationsWrite) {
+  const Program p = lowered({}, {.micro_batches = 3}, {.rows = 3});
+  std::set<std::pair<int, int>> first;
+  for (const Action& a : p.actions[0]) {
+    if (a.act != Act::run || !a.first) continue;
+    EXPECT_TRUE(first.insert({a.body, a.unit}).second);
+    EXPECT_EQ(a.micro_batch, 0);
+  }
+  EXPECT_EQ(first.size(), 4u);  // embedding, two layers, head
+}
+
+TEST(Lower, MeshOfAPlan) {
+  const Mesh mesh = mesh_of({.dp = 3, .tp = 4, .pp = 2, .prices = {{"dp", 8}}}, toy_model({}, 1));
+  std::string text;
+  for (int a = 0; a < mesh.atoms(); ++a)
+    text +=
+        fmt::format("{} {} {}; ", mesh.axis(static_cast<Atom>(a)).name,
+                    mesh.axis(static_cast<Atom>(a)).size, mesh.axis(static_cast<Atom>(a)).price);
+  EXPECT_EQ(text, "pp 2 1; dp 3 8; tg 4 1; ");
+  EXPECT_TRUE(mesh.knows("cp") && mesh.knows("tr"));
+}
+
+TEST(Lower, MicroBatchesTileTheRows) {
+  for (int64_t rows : {1, 5, 8, 13}) {
+    for (int m = 1; m <= rows; ++m) {
+      int64_t at = 0;
+      for (int j = 0; j < m; ++j) {
+        const Range r = micro_batch_rows(rows, m, j);
+        EXPECT_EQ(r.lo, at);
+        EXPECT_GE(r.size(), rows / m);
+        EXPECT_LE(r.size(), (rows + m - 1) / m);
+        at = r.hi;
+      }
+      EXPECT_EQ(at, rows);
+    }
+  }
+}
+
+TEST(Lower, UnknownAtomsInRulesAreRefused) {
+  EXPECT_THROW(lowered({}, {.rules = "*: b=xp\n"}, {.rows = 1}), Error);
+}
+
+}  // namespace
+}  // namespace myriad

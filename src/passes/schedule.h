@@ -1,0 +1,40 @@
+// Pipeline schedules as data: for each stage the order of its forward and backward passes. Virtual
+// stage k = chunk * stages + stage lies on stage k mod stages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace myriad {
+
+enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, forward_only };
+const char* name_of(ScheduleKind kind);              // "gpipe", "1f1b", "interleaved", "forward"
+ScheduleKind schedule_named(std::string_view name);  // throws Error with the legal names
+
+struct Slot {
+  bool forward;
+  int chunk;
+  int micro_batch;
+  bool operator==(const Slot&) const = default;
+};
+using Schedule = std::vector<std::vector<Slot>>;  // by stage
+
+// Throws Error naming rule, values and nearest legal values: stages, chunks, micro_batches < 1;
+// interleaved with 1 chunk or with fewer micro-batches than stages; gpipe or 1f1b with more than
+// one chunk.
+//
+// Interleaved: Narayanan et al. 2021 (SC'21), generalised to any m >= p: groups of p micro-batches,
+// the last group shorter. It is the order for the next multiple of p without the micro-batches that
+// do not exist: leaving out whole micro-batches breaks no dependency, so there is no deadlock.
+// Forward only: any numbers; chunks in order of depth within each group of p micro-batches.
+Schedule make_schedule(ScheduleKind kind, int stages, int chunks, int micro_batches);
+
+// Every chunk runs each micro-batch forward once, then backward once; forward and backward passes
+// of a chunk each in micro-batch order (then sums have one order, and messages of one boundary one
+// queue); throws Error.
+void check_schedule(const Schedule& schedule, int chunks, int micro_batches,
+                    bool forward_only = false);
+
+}  // namespace myriad

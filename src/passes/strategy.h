@@ -1,0 +1,24 @@
+// From a plan to the mesh of its ranks and the wanted layouts of its values: the only place that
+// knows what dp, tp, sp, ZeRO and expert parallelism mean.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "ir/plan.h"
+#include "ir/program.h"
+
+namespace myriad {
+
+// The mesh of a plan: pp, dp, cp, tg, tr, an axis split in two (dp.1, dp.0) where experts are
+// refolded inside it. Throws Error where etp or etp x ep is no product of atoms.
+Mesh mesh_of(const Plan& plan, const Pieces& pieces);
+
+// Names for lists of atoms: tp; dp, tg, tr where they are split; etp, ep; edp: the atoms that
+// experts leave over, of them edp_d in dp, edp_t in tp.
+std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh);
+
+// The plan's wanted layouts as text (passes/rules.h).
+std::string rules_of(const Plan& plan);
+
+}  // namespace myriad

@@ -1,0 +1,122 @@
+#include "kernels/call.h"
+
+#include <algorithm>
+
+namespace myriad {
+
+void Meter::touch(const void* data, size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(data);
+  if (arena == nullptr || bytes == 0 || first < arena) return;
+  const size_t end = static_cast<size_t>(first - arena) + bytes;
+  high = std::max(high, (end + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+namespace {
+
+void check_sizes(const KernelCall& call, const Tensor& t, const std::string& labels) {
+  // Of routed rows "ebs" is one dim; their kernels check b and s of the dense tensors beside them.
+  const bool routed = call.rows != nullptr && labels.starts_with("ebs");
+  const int joined = routed ? 2 : 0;
+  CHECK(t.dims + joined == static_cast<int>(labels.size()), "row {}: {} dims for \"{}\"",
+        static_cast<int>(call.op->row), t.dims, labels);
+  if (routed) {
+    CHECK(t.size[0] == call.rows->n, "row {}: {} rows for {}", static_cast<int>(call.op->row),
+          t.size[0], call.rows->n);
+  }
+  for (int d = routed ? 1 : 0; d < t.dims; ++d) {
+    const char label = labels[d + joined];
+    if (call.rows != nullptr && (label == 'b' || label == 's')) continue;
+    const int at = call.local.find(label);
+    CHECK(at >= 0 && call.local.sizes[at] == t.size[d],
+          "row {}: {} of \"{}\" is {} in a tensor, {} in the call", static_cast<int>(call.op->row),
+          label, labels, t.size[d], at < 0 ? -1 : call.local.sizes[at]);
+  }
+}
+
+// Product of the sizes of all labels, and whether some label is not in the output.
+std::pair<double, bool> points(const KernelCall& call) {
+  const std::string& out = call.op->out_labels[0];
+  double n = static_cast<double>(call.outs[0].elements());
+  bool contracted = false;
+  for (size_t i = 0; i < call.ins.size(); ++i) {
+    const std::string& labels = call.op->in_labels[i];
+    for (size_t d = 0; d < labels.size(); ++d) {
+      if (out.find(labels[d]) != std::string::npos) continue;
+      contracted = true;
+      bool seen = false;
+      for (size_t j = 0; j < i; ++j)
+        seen |= call.op->in_labels[j].find(labels[d]) != std::string::npos;
+      if (!seen) n *= static_cast<double>(call.ins[i].size[d]);
+    }
+  }
+  return {n, contracted};
+}
+
+double attention_points(const KernelCall& call) {
+  return static_cast<double>(call.ins[0].elements() / std::max<int64_t>(1, call.ins[0].size[4])) *
+         static_cast<double>(call.ins[1].size[1]);
+}
+
+}  // namespace
+
+double count_flops(const KernelCall& call) {
+  const auto in = [&](int i) { return static_cast<double>(call.ins[i].elements()); };
+  const double operands = static_cast<double>(call.ins.size());
+  switch (call.op->row) {
+    case Row::contract: {
+      const auto [n, contracted] = points(call);
+      return n * (contracted ? operands : std::max(operands - 1, 0.0));
+    }
+    case Row::add:
+      return (operands - 1) * in(0);
+    case Row::rsqrt:
+      return 3 * in(0);
+    case Row::recip:
+    case Row::log:
+    case Row::max_stop:
+    case Row::scatter_rows:
+    case Row::combine:
+      return in(0);
+    case Row::silu:
+    case Row::sigmoid:
+    case Row::softmax:
+      return 4 * in(0);
+    case Row::silu_grad:
+      return 7 * in(0);
+    case Row::gelu:
+      return 9 * in(0);
+    case Row::gelu_grad:
+      return 16 * in(0);
+    case Row::sigmoid_grad:
+    case Row::sum_exp:
+    case Row::exp_scale:
+    case Row::rope:
+      return 3 * in(0);
+    case Row::attention:
+      return 2 * attention_points(call) *
+             static_cast<double>(call.ins[0].size[4] + call.ins[2].size[3]);
+    case Row::attention_grad:
+      return 2 * attention_points(call) *
+             static_cast<double>(3 * call.ins[0].size[4] + 2 * call.ins[2].size[3]);
+    case Row::sum_exact:
+      return operands * in(0);
+    case Row::adamw:
+      return 15 * in(0);
+    default:
+      return 0;
+  }
+}
+
+void begin(const KernelCall& call) {
+  for (size_t i = 0; i < call.ins.size(); ++i)
+    check_sizes(call, call.ins[i], call.op->in_labels[i]);
+  for (size_t i = 0; i < call.outs.size(); ++i)
+    check_sizes(call, call.outs[i], call.op->out_labels[i]);
+  if (call.meter == nullptr) return;
+  for (const Tensor& t : call.ins) call.meter->touch(t);
+  for (const Tensor& t : call.outs) call.meter->touch(t);
+  call.meter->touch(call.scratch, call.scratch_bytes);
+  call.meter->flops += count_flops(call);
+}
+
+}  // namespace myriad

@@ -1,0 +1,78 @@
+// What every kernel shares: the opening (checks, touches, counts), dtype dispatch, and loops over a
+// fixed grid.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "kernels/kernel.h"
+
+namespace myriad {
+
+// To be called first by every kernel, on the thread of the rank: CHECKs that the tensors have the
+// sizes of their labels, touches them and the scratch, and counts the FLOPs.
+void begin(const KernelCall& call);
+
+// FLOPs of a call by the sizes of its tensors; same definition as RowInfo::work.
+double count_flops(const KernelCall& call);
+
+// f(i) for i in [0, n) on the pool, or in line. `n` must be a function of shapes only. Does not
+// allocate.
+template <class F>
+void parallel(Pool* pool, int64_t n, F&& f) {
+  if (pool == nullptr || n <= 1) {
+    for (int64_t i = 0; i < n; ++i) f(i);
+  } else {
+    pool->parallel_for(n, std::ref(f));
+  }
+}
+
+constexpr int64_t kBlock = 16384;  // elements of one task of a bandwidth-bound kernel
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// f(lo, hi) over fixed blocks of [0, n), each of about kBlock / weight.
+template <class F>
+void parallel_blocks(Pool* pool, int64_t n, int64_t weight, F&& f) {
+  const int64_t block = std::max<int64_t>(1, kBlock / std::max<int64_t>(1, weight));
+  parallel(pool, ceil_div(n, block),
+           [&](int64_t i) { f(i * block, std::min(n, (i + 1) * block)); });
+}
+
+// f(T()) with T the C++ type of a real dtype.
+template <class F>
+void by_real(DType t, F&& f) {
+  CHECK(t == DType::f32 || t == DType::f64, "dtype is {}", name_of(t));
+  if (t == DType::f32) {
+    f(float());
+  } else {
+    f(double());
+  }
+}
+
+// Value of a scalar of any real dtype.
+inline double scalar(const Tensor& t) {
+  return t.dtype == DType::f32 ? *t.as<float>() : *t.as<double>();
+}
+
+// Every real tensor is f32.
+inline bool all_f32(const KernelCall& call) {
+  for (const auto& tensors : {call.ins, call.outs}) {
+    for (const Tensor& t : tensors) {
+      if (t.dtype == DType::f64) return false;
+    }
+  }
+  return true;
+}
+
+// The same for a contract or broadcast, whose scalar operands may have another type (they join the
+// scale).
+inline bool rows_are_f32(const KernelCall& call) {
+  for (const Tensor& t : call.ins) {
+    if (t.dims > 0 && t.dtype != DType::f32) return false;
+  }
+  return call.outs[0].dtype == DType::f32;
+}
+
+}  // namespace myriad

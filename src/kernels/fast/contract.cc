@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/call.h"
+#include "kernels/fast/fast.h"
+#include "kernels/fast/matrix.h"
+#include "kernels/ref/ref.h"
+
+namespace myriad::fast {
+
+namespace {
+
+// A contract of two operands (besides scalars) read as a matrix product.
+struct Product {
+  int a = -1, b = -1;  // operands; the rows of the output are labels of a
+  bool ta = false, tb = false;
+  std::string_view m, n, k;
+};
+
+bool in(std::string_view labels, char c) { return labels.find(c) != std::string_view::npos; }
+
+// The letters of `labels` that are (not) in `other`, if they are a run at its start or end.
+struct Split {
+  bool ok = false, shared_first = false;
+  std::string_view own, shared;
+};
+Split split(std::string_view labels, std::string_view other) {
+  size_t changes = 0, at = labels.size();
+  for (size_t i = 1; i < labels.size(); ++i) {
+    if (in(other, labels[i]) != in(other, labels[i - 1])) ++changes, at = i;
+  }
+  if (changes > 1 || labels.empty()) return {};
+  const bool shared_first = in(other, labels[0]);
+  const auto first = labels.substr(0, at), second = labels.substr(at);
+  return {true, shared_first, shared_first ? second : first, shared_first ? first : second};
+}
+
+// Null if `p` is filled, else the reason.
+const char* read_product(const Op& op, Product& p) {
+  int count = 0;
+  for (size_t i = 0; i < op.in_labels.size(); ++i) {
+    if (op.in_labels[i].empty()) continue;
+    (count++ == 0 ? p.a : p.b) = static_cast<int>(i);
+  }
+  if (count != 2) return "needs two operands";
+  const std::string_view out = op.out_labels[0];
+  // The operand whose own labels begin the output is A.
+  if (!out.empty() && !in(op.in_labels[p.a], out[0])) std::swap(p.a, p.b);
+  const std::string_view a = op.in_labels[p.a], b = op.in_labels[p.b];
+  const Split sa = split(a, b), sb = split(b, a);
+  if (!sa.ok || !sb.ok) return "labels do not part into rows, columns and contracted";
+  if (sa.shared != sb.shared || sa.shared.empty())
+    return "contracted labels differ in order, or none";
+  if (sa.own.empty() || sb.own.empty()) return "a vector: no rows or no columns";
+  if (out.size() != sa.own.size() + sb.own.size() || out.substr(0, sa.own.size()) != sa.own ||
+      out.substr(sa.own.size()) != sb.own) {
+    return "the output is not rows then columns";
+  }
+  p = {p.a, p.b, sa.shared_first, !sb.shared_first, sa.own, sb.own, sa.shared};
+  return nullptr;
+}
+
+int64_t size_of_labels(const LabelSizes& local, std::string_view labels) {
+  int64_t n = 1;
+  for (char c : labels) n *= local.at(c);
+  return n;
+}
+
+}  // namespace
+
+const char* gemm_declines(const Op& op, const LabelSizes& local, DType real) {
+  if (const char* reason = takes_f32(op, local, real)) return reason;
+  Product p;
+  return read_product(op, p);
+}
+
+void gemm(const KernelCall& call) {
+  if (!rows_are_f32(call)) return ref::contract(call);
+  begin(call);
+  Product p;
+  CHECK(read_product(*call.op, p) == nullptr);
+  double scale = call.op->attrs.scale;
+  for (const Tensor& t : call.ins) {
+    if (t.dims == 0) scale *= scalar(t);
+  }
+  const int64_t m = size_of_labels(call.local, p.m), n = size_of_labels(call.local, p.n);
+  const int64_t k = size_of_labels(call.local, p.k);
+  matrix_product(call.pool, p.ta, p.tb, m, n, k, static_cast<float>(scale),
+                 call.ins[p.a].as<float>(), p.ta ? m : k, call.ins[p.b].as<float>(), p.tb ? k : n,
+                 0, call.outs[0].as<float>(), n);
+}
+
+}  // namespace myriad::fast

@@ -1,0 +1,31 @@
+// Matrix products in f32 by oneDNN or OpenBLAS, always single-threaded: parallelism is ours, over
+// fixed tiles.
+#pragma once
+
+#include <cstdint>
+
+#include "base/pool.h"
+
+namespace myriad {
+
+enum class MatrixLibrary : uint8_t { automatic, onednn, openblas };
+
+// For the whole process, before the first product; for tests and benches. `automatic`: oneDNN on
+// x86 with AVX2 or better, else OpenBLAS. (OpenBLAS 0.3.21 takes processors it does not know, from
+// Sapphire Rapids on, for SSE3 ones: a fifth of the speed; with AVX2 alone the two are even;
+// oneDNN 2.6 has no fast product without AVX or on Arm.)
+void set_matrix_library(MatrixLibrary library);
+const char* matrix_library();  // "onednn" or "openblas"
+
+// C = alpha op(A) op(B) + beta C, row-major; op(A) is m x k, op(B) is k x n, and ta, tb tell that
+// A, B lie transposed. With beta = 0 C need not be initialised. Any size may be 0. Thread-safe.
+void matrix_product(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float* a,
+                    int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
+
+// The same by tiles of C on a pool. The grid is a function of m, n, k alone, so results do not
+// depend on the workers.
+void matrix_product(Pool* pool, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                    const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
+                    int64_t ldc);
+
+}  // namespace myriad

@@ -1,0 +1,79 @@
+// Between tokens and routed rows: whole rows are copied or added.
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/call.h"
+#include "kernels/fast/fast.h"
+#include "kernels/fast/vector.h"
+#include "kernels/ref/ref.h"
+#include "kernels/rows.h"
+
+namespace myriad::fast {
+
+namespace {
+
+int64_t most_rows(const LabelSizes& local) {
+  return local.at('b') * local.at('s') * std::min(local.at('e'), local.at('j'));
+}
+
+// to = the sum of rows [lo, hi) of the list, left to right.
+void sum_rows(const float* x, const int32_t* lo, const int32_t* hi, int64_t width, float* to) {
+  constexpr int kMost = 16;
+  const float* terms[kMost];
+  if (lo == hi) std::fill_n(to, width, 0.0f);
+  for (bool first = true; lo != hi; first = false) {
+    int n = 0;
+    if (!first) terms[n++] = to;
+    while (n < kMost && lo != hi) terms[n++] = x + *lo++ * width;
+    vec::add_row(terms, n, to, width);
+  }
+}
+
+}  // namespace
+
+void dispatch(const KernelCall& call) {
+  if (!all_f32(call)) return ref::dispatch(call);
+  begin(call);
+  const TokensOfRows token(call, call.ins[0]);
+  const float* x = call.ins[0].as<float>();
+  float* y = call.outs[0].as<float>();
+  parallel_blocks(call.pool, call.rows->n, token.width, [&](int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i) {
+      std::memcpy(y + i * token.width, x + token(i) * token.width,
+                  static_cast<size_t>(token.width) * sizeof(float));
+    }
+  });
+}
+
+// For each token where its rows end in a list, and the list, in the order of e.
+size_t combine_scratch(const Op&, const LabelSizes& local, DType) {
+  return sizeof(int32_t) *
+         static_cast<size_t>(local.at('b') * local.at('s') + 1 + most_rows(local));
+}
+
+void combine(const KernelCall& call) {
+  const Tensor& y = call.outs[0];
+  const int64_t tokens = y.size[0] * y.size[1];
+  if (!all_f32(call) || tokens != call.local.at('b') * call.local.at('s'))
+    return ref::combine(call);
+  begin(call);
+  CHECK(call.rows->n <= most_rows(call.local) && call.rows->n <= INT32_MAX, "{} rows for {} tokens",
+        call.rows->n, tokens);
+  const TokensOfRows token(call, y);
+  int32_t* end = reinterpret_cast<int32_t*>(call.scratch);
+  int32_t* list = end + tokens + 1;
+  std::fill_n(end, tokens + 1, 0);
+  for (int64_t i = 0; i < call.rows->n; ++i) ++end[token(i) + 1];
+  for (int64_t t = 1; t <= tokens; ++t) end[t] += end[t - 1];
+  // end[t] moves from the begin of token t's rows to their end, which is where those of t + 1
+  // begin.
+  for (int64_t i = 0; i < call.rows->n; ++i) list[end[token(i)]++] = static_cast<int32_t>(i);
+  parallel_blocks(call.pool, tokens, token.width, [&](int64_t lo, int64_t hi) {
+    for (int64_t t = lo; t < hi; ++t) {
+      sum_rows(call.ins[0].as<float>(), list + (t == 0 ? 0 : end[t - 1]), list + end[t],
+               token.width, y.as<float>() + t * token.width);
+    }
+  });
+}
+
+}  // namespace myriad::fast

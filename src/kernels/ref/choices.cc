@@ -1,0 +1,100 @@
+// Counting choices "bsj" of experts; a negative choice is none.
+#include "kernels/call.h"
+#include "kernels/ref/ref.h"
+
+namespace myriad::ref {
+
+namespace {
+
+// n[e] = how often expert e was chosen.
+void count_experts(const KernelCall& call, int64_t* n) {
+  const int64_t experts = call.op->attrs.experts, all = call.ins[0].elements();
+  std::fill_n(n, experts, 0);
+  for (int64_t i = 0; i < all; ++i) {
+    const int32_t e = call.ins[0].as<int32_t>()[i];
+    CHECK(e < experts, "choice {} of {} experts", e, experts);
+    if (e >= 0) ++n[e];
+  }
+}
+
+// Experts [lo, hi) of owner p.
+Range owned(const Attrs& a, int64_t p) {
+  return {p * a.experts / a.parts, (p + 1) * a.experts / a.parts};
+}
+
+}  // namespace
+
+size_t experts_scratch(const Op& op, const LabelSizes&, DType) {
+  return sizeof(int64_t) * static_cast<size_t>(op.attrs.experts);
+}
+
+void count(const KernelCall& call) {
+  begin(call);
+  const Tensor &idx = call.ins[0], &y = call.outs[0];
+  const int64_t x = y.size[y.dims - 1], lo = y.lo[y.dims - 1];
+  const int64_t rows = y.dims == 2 ? y.size[0] : 1, n = rows == 0 ? 0 : idx.elements() / rows;
+  by_real(y.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::fill_n(y.as<T>(), y.elements(), T(0));
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = row * n; i < (row + 1) * n; ++i) {
+        const int32_t e = idx.as<int32_t>()[i];
+        if (e >= 0 && e >= lo && e < lo + x) y.as<T>()[row * x + e - lo] += 1;
+      }
+    }
+  });
+}
+
+void fits(const KernelCall& call) {
+  begin(call);
+  const Attrs& a = call.op->attrs;
+  int64_t* taken = reinterpret_cast<int64_t*>(call.scratch);
+  std::fill_n(taken, a.experts, 0);
+  const int64_t n = call.ins[0].elements();
+  by_real(call.outs[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < n; ++i) {
+      const int32_t e = call.ins[0].as<int32_t>()[i];
+      CHECK(e < a.experts, "choice {} of {} experts", e, a.experts);
+      call.outs[0].as<T>()[i] = e >= 0 && taken[e]++ < a.capacity ? T(1) : T(0);
+    }
+  });
+}
+
+void window(const KernelCall& call) {
+  begin(call);
+  const Attrs& a = call.op->attrs;
+  int64_t* place =
+      reinterpret_cast<int64_t*>(call.scratch);  // in its owner's list: of the next pair
+  count_experts(call, place);
+  for (int64_t p = 0; p < a.parts; ++p) {
+    int64_t before = 0;
+    for (int64_t e = owned(a, p).lo; e < owned(a, p).hi; ++e) {
+      const int64_t n = place[e];
+      place[e] = before;
+      before += n;
+    }
+  }
+  const int64_t n = call.ins[0].elements();
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t e = call.ins[0].as<int32_t>()[i];
+    const int64_t round = e < 0 || a.bound == 0 ? 0 : place[e]++ / a.bound;
+    call.outs[0].as<int32_t>()[i] = round == call.round ? e : -1;
+  }
+}
+
+void rounds(const KernelCall& call) {
+  begin(call);
+  const Attrs& a = call.op->attrs;
+  int64_t* of_expert = reinterpret_cast<int64_t*>(call.scratch);
+  count_experts(call, of_expert);
+  int64_t most = 1;
+  for (int64_t p = 0; p < a.parts; ++p) {
+    int64_t n = 0;
+    for (int64_t e = owned(a, p).lo; e < owned(a, p).hi; ++e) n += of_expert[e];
+    if (a.bound > 0) most = std::max(most, ceil_div(n, a.bound));
+  }
+  *call.outs[0].as<int32_t>() = static_cast<int32_t>(most);
+}
+
+}  // namespace myriad::ref

@@ -1,0 +1,87 @@
+#include "kernels/call.h"
+#include "kernels/loops.h"
+#include "kernels/ref/ref.h"
+
+namespace myriad::ref {
+
+namespace {
+
+// Product of the N operands at the given offsets.
+template <int N, class T>
+double product(const T* const* x, const Offsets& at) {
+  double p = 1;
+  for (int k = 0; k < N; ++k) p *= static_cast<double>(x[k][at[k]]);
+  return p;
+}
+
+// Sum of products over the contracted loops, the last one innermost.
+template <int N, class T>
+double sum_of_products(const LoopNest& nest, const T* const* x, const Offsets& base) {
+  if (nest.sums == 0) return product<N>(x, base);
+  const Loop& inner = nest.sum[nest.sums - 1];
+  const auto outer = nest.sum_loops().first(nest.sums - 1);
+  double sum = 0;
+  const int64_t rows = points(outer);
+  Walk walk(outer);
+  for (int64_t i = 0; i < rows; ++i, walk.next()) {
+    Offsets at = base;
+    for (int k = 0; k < N; ++k) at[k] += walk.at()[k];
+    for (int64_t j = 0; j < inner.size; ++j) {
+      sum += product<N>(x, at);
+      for (int k = 0; k < N; ++k) at[k] += inner.stride[k];
+    }
+  }
+  return sum;
+}
+
+template <int N, class T>
+void run(const LoopNest& nest, const T* const* x, double scale, T* y) {
+  const int64_t n = points(nest.out_loops());
+  Walk walk(nest.out_loops());
+  for (int64_t i = 0; i < n; ++i, walk.next()) {
+    y[walk.at()[kOut]] = static_cast<T>(scale * sum_of_products<N>(nest, x, walk.at()));
+  }
+}
+
+template <class T>
+void run_typed(const KernelCall& call, double scale) {
+  const LoopNest nest = make_nest(*call.op, call.local);
+  const T* x[kMaxOperands] = {};
+  for (int k = 0; k < nest.operands; ++k) {
+    const Tensor& t = call.ins[nest.operand[k]];
+    CHECK(t.dtype == call.outs[0].dtype, "contract of {} into {}", name_of(t.dtype),
+          name_of(call.outs[0].dtype));
+    x[k] = t.as<T>();
+  }
+  for (size_t i = 0; i < call.ins.size(); ++i) {
+    if (call.ins[i].dims == 0) scale *= scalar(call.ins[i]);
+  }
+  T* y = call.outs[0].as<T>();
+  switch (nest.operands) {
+    case 0:
+      return run<0>(nest, x, scale, y);
+    case 1:
+      return run<1>(nest, x, scale, y);
+    case 2:
+      return run<2>(nest, x, scale, y);
+    case 3:
+      return run<3>(nest, x, scale, y);
+    default:
+      return run<4>(nest, x, scale, y);
+  }
+}
+
+}  // namespace
+
+void contract(const KernelCall& call) {
+  begin(call);
+  by_real(call.outs[0].dtype,
+          [&](auto zero) { run_typed<decltype(zero)>(call, call.op->attrs.scale); });
+}
+
+void broadcast(const KernelCall& call) {
+  begin(call);
+  by_real(call.outs[0].dtype, [&](auto zero) { run_typed<decltype(zero)>(call, 1); });
+}
+
+}  // namespace myriad::ref

@@ -1,0 +1,135 @@
+#include "kernels/call.h"
+#include "kernels/ref/ref.h"
+
+namespace myriad::ref {
+
+namespace {
+
+// Local index of a global id in a dim that holds [lo, lo + n); -1 if it is elsewhere (or no id at
+// all).
+int64_t local_index(int32_t id, int64_t lo, int64_t n) {
+  return id >= lo && id < lo + n ? id - lo : -1;
+}
+
+// "bsv,bs" has one id a row of z, "bsx,bsj" has j.
+int64_t ids_per_row(const Tensor& z, const Tensor& ids) {
+  return ids.dims == z.dims ? ids.size[ids.dims - 1] : 1;
+}
+
+// `whole` in `outer x whole.size x inner` and the part of it that slice and pad speak of.
+struct Part {
+  int64_t outer = 1, inner = 1, size = 0;
+};
+
+Part part_of(const Tensor& t, const std::string& labels, char label) {
+  Part p;
+  const int at = static_cast<int>(labels.find(label));
+  CHECK(at >= 0 && at < t.dims, "no {} in \"{}\"", label, labels);
+  for (int d = 0; d < at; ++d) p.outer *= t.size[d];
+  for (int d = at + 1; d < t.dims; ++d) p.inner *= t.size[d];
+  p.size = t.size[at];
+  return p;
+}
+
+}  // namespace
+
+void pick(const KernelCall& call) {
+  begin(call);
+  const Tensor& z = call.ins[0];
+  const int64_t v = z.size[z.dims - 1], lo = z.lo[z.dims - 1], n = call.outs[0].elements();
+  const int64_t k = ids_per_row(z, call.ins[1]);
+  const int32_t* ids = call.ins[1].as<int32_t>();
+  by_real(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t j = local_index(ids[i], lo, v);
+      call.outs[0].as<T>()[i] = j < 0 ? T(0) : z.as<T>()[i / k * v + j];
+    }
+  });
+}
+
+void unpick(const KernelCall& call) {
+  begin(call);
+  const Tensor& dz = call.outs[0];
+  const int64_t v = dz.size[dz.dims - 1], lo = dz.lo[dz.dims - 1], n = call.ins[0].elements();
+  const int64_t k = ids_per_row(dz, call.ins[1]);
+  const int32_t* ids = call.ins[1].as<int32_t>();
+  by_real(dz.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::fill_n(dz.as<T>(), dz.elements(), T(0));
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t j = local_index(ids[i], lo, v);
+      if (j >= 0) dz.as<T>()[i / k * v + j] += call.ins[0].as<T>()[i];
+    }
+  });
+}
+
+void gather_rows(const KernelCall& call) {
+  begin(call);
+  const Tensor& table = call.ins[0];
+  const int64_t d = table.size[1], n = call.ins[1].elements();
+  const int32_t* ids = call.ins[1].as<int32_t>();
+  by_real(table.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < n; ++i) {
+      T* row = call.outs[0].as<T>() + i * d;
+      const int64_t j = local_index(ids[i], table.lo[0], table.size[0]);
+      if (j < 0) {
+        std::fill(row, row + d, T(0));
+      } else {
+        std::copy_n(table.as<T>() + j * d, d, row);
+      }
+    }
+  });
+}
+
+void scatter_rows(const KernelCall& call) {
+  begin(call);
+  const Tensor& table = call.outs[0];
+  const int64_t d = table.size[1], n = call.ins[1].elements();
+  const int32_t* ids = call.ins[1].as<int32_t>();
+  by_real(table.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::fill_n(table.as<T>(), table.elements(), T(0));
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t j = local_index(ids[i], table.lo[0], table.size[0]);
+      if (j < 0) continue;
+      for (int64_t k = 0; k < d; ++k) table.as<T>()[j * d + k] += call.ins[0].as<T>()[i * d + k];
+    }
+  });
+}
+
+void slice(const KernelCall& call) {
+  begin(call);
+  const Attrs& attrs = call.op->attrs;
+  const Part from = part_of(call.ins[0], call.op->in_labels[0], attrs.label);
+  const int64_t n = part_of(call.outs[0], call.op->out_labels[0], attrs.to).size;
+  CHECK(attrs.lo >= 0 && attrs.lo + n <= from.size, "slice [{}, {} + {}) of {}", attrs.lo, attrs.lo,
+        n, from.size);
+  by_real(call.ins[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < from.outer; ++i) {
+      std::copy_n(call.ins[0].as<T>() + (i * from.size + attrs.lo) * from.inner, n * from.inner,
+                  call.outs[0].as<T>() + i * n * from.inner);
+    }
+  });
+}
+
+void pad(const KernelCall& call) {
+  begin(call);
+  const Attrs& attrs = call.op->attrs;
+  const Part to = part_of(call.outs[0], call.op->out_labels[0], attrs.label);
+  const int64_t n = part_of(call.ins[0], call.op->in_labels[0], attrs.to).size;
+  CHECK(attrs.lo >= 0 && attrs.lo + n <= to.size, "pad [{}, {} + {}) of {}", attrs.lo, attrs.lo, n,
+        to.size);
+  by_real(call.ins[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::fill_n(call.outs[0].as<T>(), call.outs[0].elements(), T(0));
+    for (int64_t i = 0; i < to.outer; ++i) {
+      std::copy_n(call.ins[0].as<T>() + i * n * to.inner, n * to.inner,
+                  call.outs[0].as<T>() + (i * to.size + attrs.lo) * to.inner);
+    }
+  });
+}
+
+}  // namespace myriad::ref

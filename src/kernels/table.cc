@@ -1,0 +1,135 @@
+// Which kernels a row has, in order of preference.
+#include <iterator>
+#include <string_view>
+
+#include "kernels/call.h"
+#include "kernels/fast/fast.h"
+#include "kernels/ref/ref.h"
+
+namespace myriad {
+
+namespace {
+
+constexpr int kMostChoices = 5;
+
+struct Entry {
+  Row row;
+  int count = 0;
+  KernelChoice list[kMostChoices] = {};
+};
+
+const char* never(const Op&, const LabelSizes&, DType) { return nullptr; }
+
+using Run = void (*)(const KernelCall&);
+using Scratch = size_t (*)(const Op&, const LabelSizes&, DType);
+
+constexpr KernelChoice plain(Run run, Scratch scratch = nullptr) {
+  return {"ref", never, scratch, run};
+}
+constexpr KernelChoice quick(const char* name, Run run, Scratch scratch = nullptr) {
+  return {name, fast::takes_f32, scratch, run};
+}
+
+// Rows without a fast kernel work on one number a token or less, or copy.
+constexpr Entry kTable[] = {
+    {Row::contract,
+     5,
+     {{"fast.gemm", fast::gemm_declines, nullptr, fast::gemm},
+      {"fast.map", fast::map_declines, nullptr, fast::map},
+      {"fast.dot", fast::dot_declines, nullptr, fast::dot},
+      {"fast.columns", fast::columns_declines, nullptr, fast::columns},
+      plain(ref::contract)}},
+    {Row::broadcast,
+     2,
+     {{"fast.map", fast::map_declines, nullptr, fast::map}, plain(ref::broadcast)}},
+    {Row::add, 2, {quick("fast.add", fast::add), plain(ref::add)}},
+    {Row::rsqrt, 1, {plain(ref::rsqrt)}},
+    {Row::recip, 1, {plain(ref::recip)}},
+    {Row::log, 1, {plain(ref::log)}},
+    {Row::silu, 2, {quick("fast.silu", fast::silu), plain(ref::silu)}},
+    {Row::silu_grad, 2, {quick("fast.silu_grad", fast::silu_grad), plain(ref::silu_grad)}},
+    {Row::sigmoid, 2, {quick("fast.sigmoid", fast::sigmoid), plain(ref::sigmoid)}},
+    {Row::sigmoid_grad, 1, {plain(ref::sigmoid_grad)}},
+    {Row::gelu, 2, {quick("fast.gelu", fast::gelu), plain(ref::gelu)}},
+    {Row::gelu_grad, 2, {quick("fast.gelu_grad", fast::gelu_grad), plain(ref::gelu_grad)}},
+    {Row::softmax, 2, {quick("fast.softmax", fast::softmax), plain(ref::softmax)}},
+    {Row::max_stop, 2, {quick("fast.max_stop", fast::max_stop), plain(ref::max_stop)}},
+    {Row::sum_exp, 2, {quick("fast.sum_exp", fast::sum_exp), plain(ref::sum_exp)}},
+    {Row::exp_scale, 2, {quick("fast.exp_scale", fast::exp_scale), plain(ref::exp_scale)}},
+    {Row::pick, 1, {plain(ref::pick)}},
+    {Row::unpick, 2, {quick("fast.unpick", fast::unpick), plain(ref::unpick)}},
+    {Row::topk,
+     2,
+     {quick("fast.topk", fast::topk, ref::topk_scratch), plain(ref::topk, ref::topk_scratch)}},
+    {Row::count, 1, {plain(ref::count)}},
+    {Row::fits, 1, {plain(ref::fits, ref::experts_scratch)}},
+    {Row::window, 1, {plain(ref::window, ref::experts_scratch)}},
+    {Row::rounds, 1, {plain(ref::rounds, ref::experts_scratch)}},
+    {Row::dispatch, 2, {quick("fast.dispatch", fast::dispatch), plain(ref::dispatch)}},
+    {Row::combine,
+     2,
+     {quick("fast.combine", fast::combine, fast::combine_scratch), plain(ref::combine)}},
+    {Row::dispatch_w, 1, {plain(ref::dispatch_w)}},
+    {Row::collect_w, 1, {plain(ref::collect_w)}},
+    {Row::balance, 1, {plain(ref::balance)}},
+    {Row::valid, 1, {plain(ref::valid)}},
+    {Row::gather_rows, 2, {quick("fast.gather_rows", fast::gather_rows), plain(ref::gather_rows)}},
+    {Row::scatter_rows,
+     2,
+     {quick("fast.scatter_rows", fast::scatter_rows), plain(ref::scatter_rows)}},
+    {Row::rope, 2, {quick("fast.rope", fast::rope), plain(ref::rope)}},
+    {Row::attention,
+     2,
+     {quick("fast.attention", fast::attention, fast::attention_scratch),
+      plain(ref::attention, ref::attention_scratch)}},
+    {Row::attention_grad,
+     2,
+     {quick("fast.attention_grad", fast::attention_grad, fast::attention_grad_scratch),
+      plain(ref::attention_grad, ref::attention_grad_scratch)}},
+    {Row::slice, 1, {plain(ref::slice)}},
+    {Row::pad, 1, {plain(ref::pad)}},
+    {Row::sum_exact,
+     2,
+     {{"fast.sum_exact", fast::sum_exact_declines, fast::sum_exact_scratch, fast::sum_exact},
+      plain(ref::sum_exact)}},
+    {Row::clip, 1, {plain(ref::clip)}},
+    {Row::settle_exact, 1, {plain(ref::settle_exact)}},
+    {Row::adamw, 2, {quick("fast.adamw", fast::adamw), plain(ref::adamw)}},
+    {Row::read},  // the executor moves state itself
+    {Row::write},
+    {Row::accum},
+};
+
+constexpr bool complete() {
+  if (std::size(kTable) != kRows) return false;
+  for (int i = 0; i < kRows; ++i) {
+    const Entry& e = kTable[i];
+    if (e.row != static_cast<Row>(i)) return false;
+    const bool state = e.row == Row::read || e.row == Row::write || e.row == Row::accum;
+    if (state != (e.count == 0)) return false;
+    if (!state && e.list[e.count - 1].name != std::string_view("ref")) return false;
+  }
+  return true;
+}
+static_assert(
+    complete(),
+    "each row but read, write and accum has kernels, in the order of Row, a reference last");
+
+}  // namespace
+
+std::span<const KernelChoice> choices(Row row) {
+  const Entry& e = kTable[static_cast<int>(row)];
+  return {e.list, static_cast<size_t>(e.count)};
+}
+
+const KernelChoice& choose(const Op& op, const LabelSizes& local, DType real, KernelSet set) {
+  const auto list = choices(op.row);
+  CHECK(!list.empty(), "row {} has no kernels", static_cast<int>(op.row));
+  if (set == KernelSet::ref) return list.back();
+  for (const KernelChoice& choice : list) {
+    if (choice.declines(op, local, real) == nullptr) return choice;
+  }
+  return list.back();
+}
+
+}  // namespace myriad

@@ -1,0 +1,290 @@
+#include "machine/profile.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "ir/rows.h"
+#include "machine/walker.h"
+
+namespace myriad {
+
+namespace {
+
+Range meet(Range a, Range b) {
+  return {std::max(a.lo, b.lo), std::max(std::max(a.lo, b.lo), std::min(a.hi, b.hi))};
+}
+
+// Elements of the part that lies in `a` on rank_a and in `b` on rank_b.
+int64_t overlap(const Mesh& mesh, const Value& v, const Layout& a, int rank_a, const Layout& b,
+                int rank_b, const CountRows& rows) {
+  const auto range = [&](int d) {
+    return meet(local_range(mesh, a, v.sizes, d, rank_a), local_range(mesh, b, v.sizes, d, rank_b));
+  };
+  int64_t n = v.sparse() ? rows(range(0), range(1), range(2)) : 1;
+  for (int d = v.sparse() ? 3 : 0; d < a.dims; ++d) n *= range(d).size();
+  return n;
+}
+
+int64_t elements(const Mesh& mesh, const Value& v, const Layout& layout, int rank,
+                 const CountRows& rows) {
+  return overlap(mesh, v, layout, rank, layout, rank, rows);
+}
+
+class Counter : public Machine {
+ public:
+  Counter(const Program& program, const std::vector<MemoryPlan>& memory, const Routing* routing,
+          const Scratch& scratch)
+      : program_(program),
+        memory_(memory),
+        routing_(routing),
+        scratch_(scratch),
+        high_(memory.size(), 0) {
+    result.order.assign(static_cast<size_t>(program.mesh.ranks()), 0);
+    for (const LoweredBody& body : program.bodies) has_loops_ |= body.loop;
+  }
+
+  Progress act(const At& at, const Action& a) override {
+    if (a.act == Act::send) {
+      const Buffer& b = program_.buffers[a.ins[0]];
+      Count& c = result.collectives["send"];
+      const int64_t bytes = local_bytes(b, at.rank);
+      c.bytes += bytes;
+      ++c.messages;
+      note(at.rank, "send", {at.rank, a.peer * per_stage() + at.rank % per_stage()}, bytes);
+      ++in_flight_[{a.channel, at.rank % per_stage()}];
+    } else if (a.act == Act::recv) {
+      int& n = in_flight_[{a.channel, at.rank % per_stage()}];
+      if (n == 0) return Progress::blocked;
+      --n;
+    }
+    if (has_loops_ && !memory_.empty()) touch_buffers(at, a);
+    return Progress::advanced;
+  }
+
+  int rounds(const At& at, const Action& a, const LoweredBody& body) override {
+    int most = 1;  // of all parts of the rows, as the ranks agree
+    for (int r = 0; r < per_stage(); ++r)
+      most = std::max(most, rounds_of(at.stage * per_stage() + r, a, body).rounds());
+    return most;
+  }
+
+  Progress step(const At& at, const Action& action, const LoweredBody& body,
+                const Step& step) override {
+    const CountRows rows = body.loop ? CountRows([&, this](Range e, Range b, Range s) {
+      return rounds_of(at.rank, action, body).count(at.round, e, b, s);
+    })
+                                     : CountRows{};
+    const auto n = [&](int version) {
+      const Version& v = body.versions[version];
+      return elements(program_.mesh, (*body.graph)[v.value], v.layout, at.rank, rows);
+    };
+    if (step.kind == StepKind::run) {
+      const Op& op = body.ops[step.op];
+      const LabelSizes box = local_box(at, op, step), local = on_rows(at, body, step, box, n);
+      result.flops +=
+          info(op.row).work(op, op.row == Row::combine || works_on_rows(op) ? local : box);
+      ++result.ops[info(op.row).name];
+      if (has_loops_ && scratch_ && !memory_.empty()) {
+        touch(at, memory_[at.rank].actions[at.action].scratch[at.step],
+              scratch_(op, works_on_rows(op) ? local : box, body.graph->real));
+      }
+    } else if ((step.kind == StepKind::accum && !(action.first && at.round == 0)) ||
+               (step.kind == StepKind::emit && at.round > 0)) {
+      result.flops += static_cast<double>(n(step.ins[0]));
+    } else if (step.kind == StepKind::move && sends(step.what)) {
+      const Count sent = sent_in(program_.mesh, body, step, at.rank, rows);
+      Count& c = result.collectives[name_of(step.what)];
+      c.bytes += sent.bytes;
+      c.messages += sent.messages;
+      std::vector<int> group = program_.mesh.group(step.atoms, at.rank);
+      std::sort(group.begin(), group.end());
+      note(at.rank, name_of(step.what), group, sent.bytes);
+    }
+    if (has_loops_ && !memory_.empty()) touch_versions(at, action, body, step, n);
+    return Progress::advanced;
+  }
+
+  int64_t high(int rank) const { return has_loops_ ? high_[rank] : memory_[rank].peak_bytes; }
+
+  StepProfile result;
+
+ private:
+  int64_t local_bytes(const Buffer& b, int rank) const {
+    const Value& v = program_.value(b);
+    return local_elements(program_.mesh, program_.layout(b), v.sizes, rank) *
+           static_cast<int64_t>(size_of(v.dtype));
+  }
+
+  void note(int rank, const char* kind, const std::vector<int>& group, int64_t bytes) {
+    uint64_t& order = result.order[static_cast<size_t>(rank)];
+    order = digest_transfer(order, kind, group, bytes);
+  }
+
+  int per_stage() const { return program_.mesh.ranks() / program_.stages; }
+
+  LabelSizes local_box(const At& at, const Op& op, const Step& step) const {
+    LabelSizes local = op.size;
+    for (size_t l = 0; l < local.sizes.size(); ++l)
+      local.sizes[l] = program_.mesh.range(op.size.sizes[l], step.cuts[l], at.rank).size();
+    return local;
+  }
+
+  // Routed rows as one expert, one row, so many positions.
+  template <class N>
+  LabelSizes on_rows(const At& at, const LoweredBody& body, const Step& step, LabelSizes local,
+                     const N& n) const {
+    for (const auto* versions : {&step.ins, &step.outs}) {
+      for (int v : *versions) {
+        const Value& value = (*body.graph)[body.versions[v].value];
+        if (!value.sparse()) continue;
+        const Layout& layout = body.versions[v].layout;
+        int64_t width = 1;
+        for (int d = 3; d < layout.dims; ++d)
+          width *= local_range(program_.mesh, layout, value.sizes, d, at.rank).size();
+        local.sizes[local.find('e')] = local.sizes[local.find('b')] = 1;
+        local.sizes[local.find('s')] = width > 0 ? n(v) / width : 0;
+        return local;
+      }
+    }
+    return local;
+  }
+
+  // The rounds of a run as rank's part of the rows sees them.
+  const RoundsOf& rounds_of(int rank, const Action& a, const LoweredBody& body) {
+    const Op* window = nullptr;
+    const Step* step = nullptr;
+    for (const Step& s : body.steps) {
+      if (s.kind == StepKind::run && body.ops[s.op].row == Row::window) {
+        step = &s;
+        window = &body.ops[s.op];
+      }
+    }
+    CHECK(window && routing_, "{} needs recorded choices", body.name);
+    const auto range = [&](char label) {
+      return program_.mesh.range(window->size.at(label), step->cuts[window->size.find(label)],
+                                 rank);
+    };
+    const Range b = range('b'), s = range('s');
+    const auto key = std::array<int64_t, 6>{a.unit, a.micro_batch, b.lo, b.hi, s.lo, s.hi};
+    auto at = rounds_.find(key);
+    if (at == rounds_.end()) {
+      const Choices& choices = routing_->at({a.unit, a.micro_batch});
+      at = rounds_
+               .emplace(key, RoundsOf(choices, window->attrs.experts, body.parts, body.bound, b, s))
+               .first;
+    }
+    return at->second;
+  }
+
+  void touch(const At& at, int64_t offset, size_t bytes) {
+    if (bytes > 0)
+      high_[at.rank] =
+          std::max(high_[at.rank], (offset + static_cast<int64_t>(bytes) + 63) / 64 * 64);
+  }
+
+  void touch_buffers(const At& at, const Action& a) {
+    const auto buffer = [&](int i) {
+      const Buffer& b = program_.buffers[i];
+      const Value& v = program_.value(b);
+      touch(
+          at, memory_[at.rank].buffers[i],
+          static_cast<size_t>(local_elements(program_.mesh, program_.layout(b), v.sizes, at.rank)) *
+              size_of(v.dtype));
+    };
+    if (a.act == Act::feed || a.act == Act::recv)
+      std::for_each(a.outs.begin(), a.outs.end(), buffer);
+    if (a.act == Act::send) std::for_each(a.ins.begin(), a.ins.end(), buffer);
+    for (int i : a.states) touch_state(at, i);
+  }
+
+  void touch_state(const At& at, int i) {
+    const State& s = program_.states[i];
+    const LoweredBody& body = program_.bodies[s.body];
+    const Value& v = (*body.graph)[body.states[s.use].value];
+    touch(at, memory_[at.rank].states[i],
+          static_cast<size_t>(
+              local_elements(program_.mesh, body.states[s.use].layout, v.sizes, at.rank)) *
+              size_of(v.dtype));
+  }
+
+  template <class N>
+  void touch_versions(const At& at, const Action& a, const LoweredBody& body, const Step& step,
+                      const N& n) {
+    if (step.kind == StepKind::read) return;
+    const auto& versions = memory_[at.rank].actions[at.action].versions;
+    for (const auto* list : {&step.ins, &step.outs}) {
+      for (int v : *list)
+        touch(at, versions[v],
+              static_cast<size_t>(n(v)) * size_of((*body.graph)[body.versions[v].value].dtype));
+    }
+    if (step.kind == StepKind::accum || step.kind == StepKind::write)
+      touch_state(at, a.states[step.state]);
+    if (step.kind == StepKind::emit) {
+      touch(at, memory_[at.rank].buffers[a.outs[step.state]],
+            static_cast<size_t>(n(step.ins[0])) *
+                size_of((*body.graph)[body.versions[step.ins[0]].value].dtype));
+    }
+  }
+
+  const Program& program_;
+  const std::vector<MemoryPlan>& memory_;
+  const Routing* routing_;
+  const Scratch& scratch_;
+  bool has_loops_ = false;
+  std::vector<int64_t> high_;
+  std::map<std::array<int64_t, 6>, RoundsOf> rounds_;
+  std::map<std::pair<int, int>, int> in_flight_;  // channel, column -> messages
+};
+
+}  // namespace
+
+Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int rank,
+              const CountRows& rows) {
+  const Version &from = body.versions[step.ins[0]], &to = body.versions[step.outs[0]];
+  const Value& v = (*body.graph)[from.value];
+  const int64_t n = mesh.parts(step.atoms), width = static_cast<int64_t>(size_of(v.dtype));
+  const int64_t held = elements(mesh, v, from.layout, rank, rows);
+  int64_t sent = 0;
+  switch (step.what) {
+    case MoveKind::all_gather:
+      sent = (n - 1) * held;
+      break;
+    case MoveKind::reduce_scatter:
+      sent = held - elements(mesh, v, to.layout, rank, rows);
+      break;
+    case MoveKind::all_to_all:
+      sent = held - overlap(mesh, v, from.layout, rank, to.layout, rank, rows);
+      break;
+    case MoveKind::all_reduce: {
+      const std::vector<int> group = [&] {
+        std::vector<int> g = mesh.group(step.atoms, rank);
+        std::sort(g.begin(), g.end());
+        return g;
+      }();
+      int64_t row_width = 1;  // routed rows are cut as rows
+      for (size_t d = 3; v.sparse() && d < v.sizes.size(); ++d)
+        row_width *= local_range(mesh, from.layout, v.sizes, static_cast<int>(d), rank).size();
+      if (row_width == 0) return {0, 2 * (n - 1)};
+      const int64_t pieces = held / row_width,
+                    i = std::find(group.begin(), group.end(), rank) - group.begin();
+      const int64_t mine = ((i + 1) * pieces / n - i * pieces / n) * row_width;
+      return {(held - mine + (n - 1) * mine) * width, 2 * (n - 1)};
+    }
+    default:
+      CHECK(false, "{} sends nothing", name_of(step.what));
+  }
+  return {sent * width, n - 1};
+}
+
+StepProfile profile(const Program& program, const std::vector<MemoryPlan>& memory,
+                    const Routing* routing, const Scratch& scratch) {
+  Counter counter(program, memory, routing, scratch);
+  walk_all(program, counter);
+  for (size_t r = 0; r < memory.size(); ++r)
+    counter.result.peak_bytes.push_back(counter.high(static_cast<int>(r)));
+  return std::move(counter.result);
+}
+
+}  // namespace myriad

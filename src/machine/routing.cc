@@ -1,0 +1,42 @@
+#include "machine/routing.h"
+
+#include <algorithm>
+
+namespace myriad {
+
+RoundsOf::RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64_t bound,
+                   Range rows, Range positions) {
+  for (int64_t b = rows.lo; b < rows.hi; ++b) {
+    for (int64_t s = positions.lo; s < positions.hi; ++s) {
+      for (int64_t j = 0; j < choices.k; ++j) {
+        const int32_t e =
+            choices.expert[static_cast<size_t>((b * choices.sequence + s) * choices.k + j)];
+        if (e >= 0) pairs_.push_back({e, static_cast<int32_t>(b), static_cast<int32_t>(s), 0});
+      }
+    }
+  }
+  std::stable_sort(pairs_.begin(), pairs_.end(),
+                   [](const Pair& a, const Pair& b) { return a.expert < b.expert; });
+  int64_t owner = 0, place = 0;
+  for (Pair& p : pairs_) {
+    while (p.expert >= (owner + 1) * experts / parts) {
+      ++owner;
+      place = 0;
+    }
+    p.round = bound > 0 ? static_cast<int32_t>(place / bound) : 0;
+    ++place;
+    rounds_ = std::max(rounds_, p.round + 1);
+  }
+}
+
+int64_t RoundsOf::count(int round, Range e, Range b, Range s) const {
+  const auto in = [](Range r, int64_t x) { return x >= r.lo && x < r.hi; };
+  const auto lo = std::partition_point(pairs_.begin(), pairs_.end(),
+                                       [&](const Pair& p) { return p.expert < e.lo; });
+  const auto hi =
+      std::partition_point(lo, pairs_.end(), [&](const Pair& p) { return p.expert < e.hi; });
+  return std::count_if(
+      lo, hi, [&](const Pair& p) { return p.round == round && in(b, p.row) && in(s, p.position); });
+}
+
+}  // namespace myriad

@@ -1,0 +1,93 @@
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "model/emit_parts.h"
+#include "model/rope.h"
+
+namespace myriad {
+
+namespace {
+
+struct KeyValue {
+  int k, v;  // bsgh
+};
+
+int slice_part(Builder& b, int kv, int64_t part) {
+  return b.op1(Row::slice, {kv}, "bsgih->bsgyh",
+               {.names = {},
+                .sizes = {"y", {1}},
+                .attrs = {.label = 'i', .to = 'y', .lo = part},
+                .dtypes = {}});
+}
+
+// TeleChat2 keeps both in one matrix: for each kv head first the key's rows, then the value's.
+KeyValue fused_key_value(Emitter& e, int xn) {
+  const ModelConfig& c = e.config;
+  const int w = e.matrix("kv.w", "gihd", {c.kv_heads, 2, c.head_dim, c.hidden},
+                         e.in_layer("self_attention.key_value.weight"));
+  const int kv = e.b.contract("bsd,gihd->bsgih", {xn, w}, "kv");
+  const int k = e.b.contract("bsgyh->bsgh", {slice_part(e.b, kv, 0)}, "k");
+  const int v = e.b.contract("bsgyh->bsgh", {slice_part(e.b, kv, 1)}, "v");
+  return {k, v};
+}
+
+KeyValue separate_key_value(Emitter& e, int xn) {
+  const ModelConfig& c = e.config;
+  const Sizes sizes = {c.kv_heads, c.head_dim, c.hidden};
+  const int wk = e.matrix("k.w", "ghd", sizes, e.in_layer("self_attn.k_proj.weight"));
+  const int k = e.b.contract("bsd,ghd->bsgh", {xn, wk}, "k");
+  const int wv = e.matrix("v.w", "ghd", sizes, e.in_layer("self_attn.v_proj.weight"));
+  const int v = e.b.contract("bsd,ghd->bsgh", {xn, wv}, "v");
+  return {k, v};
+}
+
+// q bsgrh and k bsgh, turned by their positions.
+std::pair<int, int> turn(Emitter& e, int q, int k) {
+  RopeTable table = rope_table(e.config.rope, e.config.head_dim, e.sequence);
+  const Attrs attrs{
+      .frequencies = std::make_shared<const std::vector<double>>(std::move(table.frequencies)),
+      .mscale = table.mscale,
+      .style = RopeStyle::half};
+  const int pos = e.tokens("pos");
+  const int qr = e.b.op1(Row::rope, {q, pos}, "bsgrh,bs->bsgrh",
+                         {.names = {"qr"}, .sizes = {}, .attrs = attrs, .dtypes = {}});
+  const int kr = e.b.op1(Row::rope, {k, pos}, "bsgh,bs->bsgh",
+                         {.names = {"kr"}, .sizes = {}, .attrs = attrs, .dtypes = {}});
+  return {qr, kr};
+}
+
+}  // namespace
+
+int emit_attention(Emitter& e, int x) {
+  const ModelConfig& c = e.config;
+  const bool tele = e.telechat();
+  const int64_t r = c.heads / c.kv_heads;
+  const int xn = e.norm(x, "xn1", e.in_layer("input_layernorm.weight"));
+  const int wq =
+      e.matrix("q.w", "grhd", {c.kv_heads, r, c.head_dim, c.hidden},
+               e.in_layer(tele ? "self_attention.query.weight" : "self_attn.q_proj.weight"));
+  int q = e.b.contract("bsd,grhd->bsgrh", {xn, wq}, "q");
+  KeyValue kv = tele ? fused_key_value(e, xn) : separate_key_value(e, xn);
+  if (c.family == Family::qwen3 || c.family == Family::qwen3_moe) {
+    q = e.norm(q, "qn", e.in_layer("self_attn.q_norm.weight"));
+    kv.k = e.norm(kv.k, "kn", e.in_layer("self_attn.k_norm.weight"));
+  }
+  const auto [qr, kr] = turn(e, q, kv.k);
+  const int pos = e.tokens("pos"), doc = e.tokens("doc");
+  const int ins[] = {qr, kr, kv.v, pos, pos, doc, doc};
+  const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
+  const int o =
+      e.b.op(Row::attention, ins, "bsgrh,btgh,btgu,bs,bt,bs,bt->bsgru;bsgr",
+             {.names = {"o", "lse"}, .sizes = {}, .attrs = {.scale = scale}, .dtypes = {}})[0];
+  const int wo =
+      e.matrix("o.w", "dgru", {c.hidden, c.kv_heads, r, c.head_dim},
+               e.in_layer(tele ? "self_attention.dense.weight" : "self_attn.o_proj.weight"),
+               e.residual_scale());
+  std::vector<int> terms = {x, e.b.contract("bsgru,dgru->bsd", {o, wo}, "ao")};
+  if (tele) terms.push_back(e.bias("o.b", "d", {c.hidden}, e.in_layer("self_attention.dense.bias")));
+  return e.b.add(terms, "x1");
+}
+
+}  // namespace myriad

@@ -1,0 +1,231 @@
+#include "model/emit.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "model/emit_parts.h"
+
+namespace myriad {
+
+Emitter::Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t sequence)
+    : b(piece.graph, piece.forward),
+      config(config),
+      rows(rows),
+      sequence(sequence),
+      piece_(piece) {}
+
+int Emitter::weight(Param param) {
+  const int v = b.read("p:" + param.name, param.labels, param.sizes, piece_.graph.real, param.name);
+  piece_.params.push_back(std::move(param));
+  return v;
+}
+
+int Emitter::matrix(std::string name, std::string labels, Sizes sizes, std::string published,
+                    double scale) {
+  return weight({.name = std::move(name),
+                 .labels = std::move(labels),
+                 .sizes = std::move(sizes),
+                 .published = std::move(published),
+                 .init = Init::normal,
+                 .std = config.initializer_range * scale});
+}
+
+int Emitter::bias(const std::string& name, std::string labels, Sizes sizes,
+                  std::string published) {
+  const std::string rule = labels + "->bs" + labels;
+  const int w = weight({.name = name,
+                        .labels = std::move(labels),
+                        .sizes = std::move(sizes),
+                        .published = std::move(published),
+                        .init = Init::zeros});
+  return b.op1(
+      Row::broadcast, {w}, rule,
+      {.names = {name + ".spread"}, .sizes = {"bs", {rows, sequence}}, .attrs = {}, .dtypes = {}});
+}
+
+int Emitter::norm(int x, std::string name, std::string published) {
+  const std::string all = b.graph()[x].labels, rest = all.substr(0, all.size() - 1);
+  const std::string last = all.substr(all.size() - 1);
+  const int64_t n = b.graph()[x].sizes.back();
+  const int w = weight({.name = name + ".w",
+                        .labels = last,
+                        .sizes = {n},
+                        .published = std::move(published),
+                        .init = Init::ones});
+  const int squares = b.contract(all + "," + all + "->" + rest, {x, x});
+  const int r = b.elementwise(Row::rsqrt, {squares}, "",
+                              {.a = 1 / static_cast<double>(n), .b = config.norm_eps});
+  return b.contract(all + "," + rest + "," + last + "->" + all, {x, r, w}, std::move(name));
+}
+
+int Emitter::tokens(std::string name) {
+  return b.input(std::move(name), "bs", {rows, sequence}, DType::i32);
+}
+
+int Emitter::hidden(std::string name) {
+  return b.input(std::move(name), "bsd", {rows, sequence, config.hidden}, piece_.graph.real);
+}
+
+int Emitter::scalar(std::string name) {
+  return b.input(std::move(name), "", {}, piece_.graph.real);
+}
+
+Builder::Options Emitter::named(std::string name) const {
+  return {.names = {std::move(name)}, .sizes = {}, .attrs = {}, .dtypes = {}};
+}
+
+int Emitter::exact_sum(int x, std::string name, std::string state) {
+  Builder::Options options = named(std::move(name));
+  options.dtypes = {DType::exact};
+  const int sum = b.op1(Row::sum_exact, {x}, b.graph()[x].labels + "->", std::move(options));
+  b.write(Row::accum, sum, std::move(state));
+  return sum;
+}
+
+void Emitter::seed(std::string name, std::string coefficient) {
+  scalar(coefficient);
+  piece_.seeds.emplace_back(std::move(name), std::move(coefficient));
+}
+
+bool Emitter::telechat() const {
+  return config.family == Family::telechat || config.family == Family::telechat_moe;
+}
+
+std::string Emitter::in_layer(std::string_view published) const {
+  return fmt::format("{}.{{}}.{}", telechat() || gpt2() ? "transformer.h" : "model.layers", published);
+}
+
+double Emitter::residual_scale() const {
+  return 1 / std::sqrt(2 * static_cast<double>(config.layers));
+}
+
+namespace {
+
+struct Sizing {
+  int64_t rows, sequence;
+  DType real;
+};
+
+Piece empty_piece(const char* name, DType real) {
+  Piece p{.name = name};
+  p.graph.real = real;
+  return p;
+}
+
+Piece embedding_piece(const ModelConfig& c, const Sizing& size) {
+  Piece p = empty_piece("emb", size.real);
+  Emitter e(p, c, size.rows, size.sequence);
+  if (e.gpt2()) {
+    p.forward.outputs = {emit_gpt2_embedding(e)};
+    return p;
+  }
+  const bool tele = e.telechat();
+  const int w = e.matrix("emb.w", "vd", {c.vocabulary, c.hidden},
+                         tele ? "transformer.word_embeddings.weight" : "model.embed_tokens.weight");
+  const int y = e.b.op1(Row::gather_rows, {w, e.tokens("ids")}, "vd,bs->bsd",
+                        {.names = {"y"}, .sizes = {}, .attrs = {}, .dtypes = {}});
+  p.forward.outputs = {y};
+  return p;
+}
+
+Piece layer_piece(const ModelConfig& c, const Sizing& size) {
+  Piece p = empty_piece("layer", size.real);
+  Emitter e(p, c, size.rows, size.sequence);
+  const int x = e.hidden("x");
+  p.forward.outputs = {e.gpt2() ? emit_gpt2_mlp(e, emit_gpt2_attention(e, x))
+                                : emit_mlp(e, emit_attention(e, x))};
+  return p;
+}
+
+Piece expert_piece(const ModelConfig& c, const Sizing& size) {
+  Piece p = empty_piece("moe", size.real);
+  p.loop_part = 1;
+  Emitter e(p, c, size.rows, size.sequence);
+  const int x1 = emit_attention(e, e.hidden("x"));
+  p.forward.outputs = {emit_experts(e, x1)};
+  return p;
+}
+
+// Cross-entropy, -ln softmax(z)[target] = ln sum exp(z - m) + m - z[target], summed over the
+// targets that take part. No op needs the vocabulary whole.
+void emit_loss(Emitter& e, int logits) {
+  Builder& b = e.b;
+  const int targets = e.tokens("targets");
+  const int m = b.op1(Row::max_stop, {logits}, "bsv->bs", e.named("m"));
+  const int s = b.op1(Row::sum_exp, {logits, m}, "bsv,bs->bs", e.named("s"));
+  const int lse = b.add({b.elementwise(Row::log, {s}), m}, "lse");
+  const int t = b.op1(Row::pick, {logits, targets}, "bsv,bs->bs", e.named("t"));
+  const int nll = b.add({lse, b.contract("bs->bs", {t}, "", -1)}, "nll");
+  const int ok = b.elementwise(Row::valid, {targets}, "ok");
+  Builder::Options sum = e.named("loss");
+  sum.attrs.stop = 1u << 1;  // none for ok
+  sum.dtypes = {DType::exact};
+  b.write(Row::accum, b.op1(Row::sum_exact, {nll, ok}, "bs,bs->", std::move(sum)), "s:loss");
+  e.scalar("inv_n");
+}
+
+Piece head_piece(const ModelConfig& c, const Sizing& size) {
+  Piece p = empty_piece("head", size.real);
+  Emitter e(p, c, size.rows, size.sequence);
+  const bool tele = e.telechat();
+  const int x = e.hidden("x");
+  const int xf = e.gpt2()
+                     ? e.layer_norm(x, "xf", "transformer.ln_f")
+                     : e.norm(x, "xf", tele ? "transformer.ln_f.weight" : "model.norm.weight");
+  Param w{.name = c.tied ? "emb.w" : "head.w",
+          .labels = "vd",
+          .sizes = {c.vocabulary, c.hidden},
+          .published = "lm_head.weight",
+          .init = Init::normal,
+          .std = c.initializer_range,
+          .tied = c.tied};
+  if (c.tied) {
+    w.published = e.gpt2() ? "transformer.wte.weight"
+                  : tele   ? "transformer.word_embeddings.weight"
+                           : "model.embed_tokens.weight";
+  }
+  emit_loss(e, e.b.contract("bsd,vd->bsv", {xf, e.weight(std::move(w))}, "logits"));
+  return p;
+}
+
+}  // namespace
+
+Pieces emit_model(const ModelConfig& config, int64_t rows, int64_t sequence, DType real,
+                  const OptimizerConfig& optimizer, int64_t step_rows) {
+  CHECK(rows >= 1 && sequence >= 1, "{} rows of {} tokens", rows, sequence);
+  CHECK(real == DType::f32 || real == DType::f64, "real is {}", name_of(real));
+  const Sizing size{rows, sequence, real};
+  Pieces all{.rows = rows, .sequence = sequence};
+  const auto add = [&](Piece p) {
+    all.pieces.push_back(std::move(p));
+    return static_cast<int>(all.pieces.size()) - 1;
+  };
+  const int64_t experts = config.expert_layers();
+  const int first = add(embedding_piece(config, size));
+  const int dense = experts < config.layers ? add(layer_piece(config, size)) : -1;
+  const int sparse = experts > 0 ? add(expert_piece(config, size)) : -1;
+  const int last = add(head_piece(config, size));
+  all.units = {first};
+  for (int64_t i = 0; i < config.layers; ++i) {
+    all.units.push_back(config.has_experts(i) ? sparse : dense);
+  }
+  all.units.push_back(last);
+  Balance balance{.rate = config.moe.routing.bias_update_rate};
+  if (experts > 0) {
+    const double tokens = static_cast<double>((step_rows > 0 ? step_rows : rows) * sequence);
+    balance.mean_count =
+        tokens * static_cast<double>(config.moe.top_k) / static_cast<double>(config.moe.experts);
+  }
+  for (Piece& p : all.pieces) {
+    emit_optimizer(p, optimizer, balance, config.tied && &p == &all.pieces[first]);
+  }
+  if (config.tied) {
+    all.tied = static_cast<int>(all.pieces.size());
+    all.pieces.push_back(tied_piece(all.pieces[0].params[0], real, optimizer));
+  }
+  all.finish = static_cast<int>(all.pieces.size());
+  all.pieces.push_back(finish_piece(real, optimizer, config.moe.routing));
+  return all;
+}
+
+}  // namespace myriad

@@ -1,0 +1,43 @@
+// Emits the global bodies of a model, single-device code that knows nothing of parallelism: forward
+// of the embedding, of a layer and of the head, and the optimizer's bodies of each. Backward bodies
+// are made from them by `differentiate`.
+#pragma once
+
+#include <cstdint>
+
+#include "ir/pieces.h"
+#include "model/config.h"
+
+namespace myriad {
+
+// AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101), decoupled decay on parameters of two or
+// more dims; gradients are clipped by their global norm.
+struct OptimizerConfig {
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+  double clip_norm = 1;  // 0: no clipping
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+// Pieces "emb", "layer" (if there are dense layers), "moe" (if there are expert layers), "head",
+// then "tied" (if the head uses the embedding's weight) and "finish", see ir/pieces.h. Sizes are
+// those of one micro-batch of the whole model: `rows` sequences of `sequence` tokens; a step is
+// `step_rows` of them (0: as many), which only the update of correction biases asks for. `real` is
+// the type of parameters and activations. Inputs, by name:
+//
+//   ids, targets, pos, doc   i32 "bs": token, next token (negative: no loss), position in its
+//                            document, document number
+//   x                        real "bsd", of layer, moe and head
+//   inv_n                    real, of head: 1 / number of targets in the step, gradient of "loss"
+//   balance_coef, z_coef     real, of moe: the coefficient / number of micro-batches in the step,
+//                            gradients of "aux" and "zloss"
+//   factor, lr, left1, left2 f64, of update bodies; left1 = 1 - beta1^step, left2 = 1 - beta2^step
+//   live                     f64, of finish: 1, or NaN for no update in this step
+//
+// finish.update outputs f64 scalars "factor", "norm" (before clipping), "loss" (sum over targets)
+// and, if their coefficients are not 0, "aux" and "zloss": the plain router losses, summed over
+// expert layers and micro-batches. An expert layer counts in state "c:counts" (real "x") the
+// choices that each expert got in the step, dropped ones too.
+Pieces emit_model(const ModelConfig& config, int64_t rows, int64_t sequence, DType real,
+                  const OptimizerConfig& optimizer, int64_t step_rows = 0);
+
+}  // namespace myriad

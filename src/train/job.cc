@@ -1,0 +1,367 @@
+#include "train/job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <set>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "passes/memory.h"
+
+namespace myriad {
+
+int64_t Batch::valid() const {
+  return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
+}
+
+std::vector<int64_t> Compiled::peaks() const {
+  std::vector<int64_t> p;
+  for (const MemoryPlan& m : memory) p.push_back(m.peak_bytes);
+  return p;
+}
+
+namespace {
+
+// Plan of a forward-only program on the same mesh and stages.
+Plan forward_plan(Plan plan, int64_t rows) {
+  plan.micro_batches = static_cast<int>(
+      std::clamp<int64_t>((rows + plan.dp - 1) / plan.dp, 1, std::max(plan.pp, 1)));
+  return plan;
+}
+
+// The part of a batch that an input tensor asks for.
+void feed_rows(const Batch& batch, const std::vector<int32_t>& from, int64_t first_row,
+               const Tensor& to) {
+  for (int64_t i = 0; i < to.size[0]; ++i) {
+    const int64_t row = first_row + to.lo[0] + i;
+    std::copy_n(from.begin() + row * batch.sequence + to.lo[1], to.size[1],
+                to.as<int32_t>() + i * to.size[1]);
+  }
+}
+
+// A forward-only program knows parameters, the first of the states, and none of the moments behind
+// them, which share its arena: moves all but the states behind those of the training program.
+void keep_states(Compiled& c, const Compiled& train, int rank) {
+  MemoryPlan& m = c.memory[rank];
+  const MemoryPlan& kept = train.memory[rank];
+  for (size_t i = 0; i < m.states.size(); ++i) {
+    const State &a = c.program.states[i], &b = train.program.states[i];
+    CHECK(a.name == b.name && a.unit == b.unit && m.states[i] == kept.states[i],
+          "state {} of unit {} lies elsewhere", a.name, a.unit);
+  }
+  const int64_t own = m.state_bytes, shift = kept.state_bytes - own;
+  const auto move = [&](std::vector<int64_t>& offsets) {
+    for (int64_t& o : offsets) o += o >= own ? shift : 0;
+  };
+  move(m.buffers);
+  for (MemoryPlan::Run& run : m.actions) {
+    move(run.versions);
+    move(run.scratch);
+  }
+  m.state_bytes += shift;
+  m.peak_bytes += shift;
+}
+
+int64_t elements_of(const Param& p) {
+  int64_t n = 1;
+  for (int64_t s : p.sizes) n *= s;
+  return n;
+}
+
+void feed_scalar(const Tensor& to, double x) {
+  if (to.dtype == DType::f32) {
+    *to.as<float>() = static_cast<float>(x);
+  } else {
+    *to.as<double>() = x;
+  }
+}
+
+}  // namespace
+
+Job::Job(JobConfig config, Pool& pool, Options options)
+    : config_(std::move(config)),
+      pool_(pool),
+      options_(std::move(options)),
+      pieces_(emit_model(config_.model, 1, config_.sequence, config_.real, config_.optimizer,
+                         config_.rows)) {
+  train_ = compile({.rows = config_.rows, .keep = options_.keep, .wanted = options_.wanted},
+                   config_.plan, config_.rows);
+  for (const LoweredBody& body : train_.program.bodies) has_loops_ |= body.loop;
+  if (!has_loops_) predicted_ = profile(train_.program, train_.memory);
+  if (options_.rewrite) {
+    untouched_ = std::make_unique<Program>(train_.program);
+    options_.rewrite(train_.program);
+  }
+  std::vector<int64_t> bytes = train_.peaks();
+  const auto forward_only = [&](Compiled& c, int64_t rows, std::vector<std::string> keep) {
+    if (rows <= 0) return;
+    c = compile(
+        {.rows = rows, .forward_only = true, .keep = std::move(keep), .wanted = options_.wanted},
+        forward_plan(config_.plan, rows), rows);
+    for (size_t r = 0; r < bytes.size(); ++r) {
+      keep_states(c, train_, static_cast<int>(r));
+      bytes[r] = std::max(bytes[r], c.memory[r].peak_bytes);
+    }
+  };
+  forward_only(evaluation_, options_.evaluation_rows, {});
+  forward_only(generation_, options_.generation_rows, {"logits"});
+  arenas_ = std::make_unique<Arenas>(bytes);
+  for (Compiled* c : {&train_, &evaluation_, &generation_}) {
+    if (c->memory.empty()) continue;
+    c->executor = std::make_unique<Executor>(c->program, c->memory, *arenas_, pool_,
+                                             ExecOptions{.kernels = config_.kernels});
+    c->executor->set_tap([this, c](int rank, const Action& a, int buffer, const Tensor& t) {
+      see(*c, rank, a, buffer, t);
+    });
+  }
+}
+
+// Keeps the scalars of the step as rank 0 has them; they are equal on all ranks.
+void Job::see(Compiled& c, int rank, const Action& action, int buffer, const Tensor& value) {
+  if (rank == 0 && c.program.bodies[action.body].piece == pieces_.finish) {
+    const std::string& name = c.program.value(c.program.buffers[buffer]).name;
+    if (name == "loss") loss_sum_ = *value.as<double>();
+    if (name == "norm") norm_ = *value.as<double>();
+    if (name == "aux") aux_ = *value.as<double>();
+    if (name == "zloss") zloss_ = *value.as<double>();
+  }
+  if (has_loops_ && &c == &train_) record(c, rank, action, buffer, value);
+  if (tap_) tap_(rank, action, buffer, value);
+}
+
+Compiled Job::compile(const LowerOptions& options, const Plan& plan, int64_t rows) {
+  Compiled c;
+  const Emit emit = [&](int64_t n) {
+    Pieces p = emit_model(config_.model, n, config_.sequence, config_.real, config_.optimizer,
+                          config_.rows);
+    if (options_.rewrite_pieces) options_.rewrite_pieces(p);
+    return p;
+  };
+  CHECK(options.rows == rows, "{}", rows);
+  c.program = lower(emit, plan, options);
+  const ScratchBytes scratch = [&](const Op& op, const LabelSizes& local, DType real) {
+    return kernel_scratch(config_.kernels, op, local, real);
+  };
+  for (int r = 0; r < c.program.mesh.ranks(); ++r)
+    c.memory.push_back(plan_memory(c.program, r, scratch));
+  return c;
+}
+
+void Job::record(Compiled& c, int rank, const Action& action, int buffer, const Tensor& value) {
+  const std::string& name = c.program.value(c.program.buffers[buffer]).name;
+  if (name != "idx" && name != "fit") return;
+  const std::lock_guard lock(recorded_mutex_);
+  recorded_.try_emplace(buffer, c.program, buffer).first->second.add(rank, value);
+  places_[buffer] = {action.unit, action.micro_batch};
+}
+
+const StepProfile& Job::predicted() {
+  if (!predicted_fresh_) {
+    const Scratch scratch = [&](const Op& op, const LabelSizes& local, DType real) {
+      return kernel_scratch(config_.kernels, op, local, real);
+    };
+    predicted_ = profile(untouched_ ? *untouched_ : train_.program, train_.memory, &routing_, scratch);
+    predicted_fresh_ = true;
+  }
+  return predicted_;
+}
+
+// What the routers chose: from the recorded choices of all micro-batches. A recomputed forward pass
+// has chosen the same again.
+void Job::report_experts(StepResult& result) {
+  routing_.clear();
+  std::set<std::pair<int, int>> counted;
+  for (const auto& [buffer, collected] : recorded_) {
+    const Buffer& b = train_.program.buffers[buffer];
+    const Value& v = train_.program.value(b);
+    const auto place = places_.at(buffer);
+    const std::vector<double> whole = collected.whole(b.name);
+    if (v.name == "fit") {
+      if (counted.insert(place).second)
+        result.dropped[place.first] += std::count(whole.begin(), whole.end(), 0.0);
+    } else {
+      routing_[place] = {.rows = v.sizes[0],
+                         .sequence = v.sizes[1],
+                         .k = v.sizes[2],
+                         .expert = {whole.begin(), whole.end()}};
+    }
+  }
+  for (const auto& [place, choices] : routing_) {
+    auto& counts = result.tokens_per_expert[place.first];
+    counts.resize(static_cast<size_t>(config_.model.moe.experts));
+    for (int32_t e : choices.expert) ++counts[static_cast<size_t>(e)];
+  }
+  recorded_.clear();
+  predicted_fresh_ = false;
+}
+
+std::vector<std::string> Job::published(int unit, const std::string& name) const {
+  const Piece& piece = pieces_.pieces[pieces_.units[unit]];
+  const int i = piece.find(name.substr(name.find(':') + 1));
+  CHECK(i >= 0, "no parameter {} in unit {}", name, unit);
+  std::string text = piece.params[i].published;
+  if (const size_t at = text.find("{}"); at != std::string::npos)
+    text.replace(at, 2, std::to_string(unit - 1));
+  const size_t at = text.find("{e}");
+  if (at == std::string::npos) return {text};
+  std::vector<std::string> names;
+  for (int64_t e = 0; e < piece.params[i].sizes[0]; ++e)
+    names.push_back(std::string(text).replace(at, 3, std::to_string(e)));
+  return names;
+}
+
+void Job::for_each_parameter(
+    const std::function<void(const std::vector<std::string>&, const Param&, int)>& f) const {
+  for (size_t i = 0; i < train_.program.states.size(); ++i) {
+    const State& s = train_.program.states[i];
+    if (s.name[0] != 'p') continue;
+    const Piece& piece = pieces_.pieces[pieces_.units[s.unit]];
+    f(published(s.unit, s.name), piece.params[piece.find(s.name.substr(2))], static_cast<int>(i));
+  }
+}
+
+void Job::initialise(uint64_t seed) {
+  for_each_parameter([&](const std::vector<std::string>& names, const Param& p, int index) {
+    std::vector<uint64_t> streams;
+    for (const std::string& name : names) streams.push_back(stream_of(name));
+    const int64_t part = elements_of(p) / static_cast<int64_t>(names.size());
+    set_state(*train_.executor, index, [&](int64_t i) {
+      if (p.init == Init::normal)
+        return p.std * normal(seed, streams[static_cast<size_t>(i / part)],
+                              static_cast<uint64_t>(i % part));
+      return p.init == Init::ones ? 1.0 : 0.0;
+    });
+  });
+  initialise_moments();
+}
+
+void Job::initialise_moments() {
+  for (size_t i = 0; i < train_.program.states.size(); ++i) {
+    const char kind = train_.program.states[i].name[0];
+    if (kind == 'm' || kind == 'v')
+      set_state(*train_.executor, static_cast<int>(i), [](int64_t) { return 0.0; });
+  }
+}
+
+void Job::load(const std::vector<SafeTensors>& files) {
+  std::set<std::string> used;
+  for_each_parameter([&](const std::vector<std::string>& names, const Param& p, int index) {
+    const int64_t part = elements_of(p) / static_cast<int64_t>(names.size());
+    std::vector<double> data;
+    for (const std::string& name : names) {
+      const auto file = std::find_if(files.begin(), files.end(),
+                                     [&](const SafeTensors& f) { return f.has(name); });
+      if (file == files.end())
+        throw Error(fmt::format("no tensor {}", name), files.empty() ? "weights" : files[0].path());
+      if (file->info(name).elements() != part) {
+        throw Error(fmt::format("tensor {} has {} elements, the model needs {}", name,
+                                file->info(name).elements(), part),
+                    file->path());
+      }
+      const std::vector<double> x = file->doubles(name);
+      data.insert(data.end(), x.begin(), x.end());
+      used.insert(name);
+    }
+    set_state(*train_.executor, index, [&](int64_t i) { return data[static_cast<size_t>(i)]; });
+  });
+  for (const SafeTensors& f : files) {
+    for (const std::string& name : f.names()) {
+      const bool head_copy = config_.model.tied && name == "lm_head.weight";
+      if (!used.count(name) && !head_copy)
+        throw Error(fmt::format("tensor {} has no place in the model", name), f.path());
+    }
+  }
+}
+
+std::vector<std::string> Job::parameters() const {
+  std::vector<std::string> names;
+  for_each_parameter([&](const std::vector<std::string>& of, const Param&, int) {
+    names.insert(names.end(), of.begin(), of.end());
+  });
+  return names;
+}
+
+std::vector<double> Job::parameter(const std::string& name) const {
+  int found = -1;
+  size_t place = 0, parts = 1;
+  for_each_parameter([&](const std::vector<std::string>& names, const Param&, int index) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at == names.end()) return;
+    found = index;
+    place = static_cast<size_t>(at - names.begin());
+    parts = names.size();
+  });
+  if (found < 0) throw Error(fmt::format("no parameter {}", name));
+  const std::vector<double> whole = get_state(*train_.executor, found);
+  const auto part = static_cast<std::ptrdiff_t>(whole.size() / parts);
+  return {whole.begin() + static_cast<std::ptrdiff_t>(place) * part,
+          whole.begin() + static_cast<std::ptrdiff_t>(place + 1) * part};
+}
+
+StepResult Job::run(Compiled& c, const Batch& batch, const StepScalars& scalars, bool live) {
+  const int micro_batches = &c == &train_ ? config_.plan.micro_batches
+                                          : forward_plan(config_.plan, batch.rows).micro_batches;
+  StepResult result{.tokens = batch.valid()};
+  const double inv_n = result.tokens ? 1.0 / static_cast<double>(result.tokens) : 0;
+  live = live && result.tokens > 0;
+  const OptimizerConfig& o = config_.optimizer;
+  const Feed feed = [&](int, const std::string& name, int mb, const Tensor& to) {
+    const int64_t first = mb < 0 ? 0 : micro_batch_rows(batch.rows, micro_batches, mb).lo;
+    if (name == "ids") return feed_rows(batch, batch.ids, first, to);
+    if (name == "targets") return feed_rows(batch, batch.targets, first, to);
+    if (name == "pos") return feed_rows(batch, batch.positions, first, to);
+    if (name == "doc") return feed_rows(batch, batch.documents, first, to);
+    if (name == "inv_n") return feed_scalar(to, inv_n);
+    if (name == "balance_coef")
+      return feed_scalar(to, config_.model.moe.routing.load_balance / micro_batches);
+    if (name == "z_coef") return feed_scalar(to, config_.model.moe.routing.z / micro_batches);
+    if (name == "live") return feed_scalar(to, live);
+    if (name == "lr") return feed_scalar(to, scalars.lr);
+    if (name == "left1")
+      return feed_scalar(to, 1 - std::pow(o.beta1, static_cast<double>(scalars.step)));
+    if (name == "left2")
+      return feed_scalar(to, 1 - std::pow(o.beta2, static_cast<double>(scalars.step)));
+    CHECK(false, "no input {}", name);
+  };
+  const Outcome outcome = c.executor->step(feed);
+  if (!outcome.ok()) throw Failure(outcome.reason);
+  result.loss_sum = loss_sum_;
+  result.norm = norm_;
+  result.auxiliary =
+      (config_.model.moe.routing.load_balance * aux_ + config_.model.moe.routing.z * zloss_) /
+      micro_batches;
+  if (has_loops_ && &c == &train_) report_experts(result);
+  result.updated = live && std::isfinite(result.norm);
+  return result;
+}
+
+StepResult Job::step(const Batch& batch, const StepScalars& scalars) {
+  return run(train_, batch, scalars, true);
+}
+
+StepResult Job::evaluate(const Batch& batch) { return run(evaluation_, batch, {}, false); }
+
+std::vector<double> Job::logits(const Batch& batch) {
+  std::mutex mutex;
+  std::unique_ptr<Collected> collected;
+  const Tap before = tap_;
+  tap_ = [&](int rank, const Action&, int buffer, const Tensor& t) {
+    if (generation_.program.value(generation_.program.buffers[buffer]).name != "logits") return;
+    const std::lock_guard lock(mutex);
+    if (!collected) collected = std::make_unique<Collected>(generation_.program, buffer);
+    collected->add(rank, t);
+  };
+  run(generation_, batch, {}, false);
+  tap_ = before;
+  return collected->whole("logits");
+}
+
+BadTensor Job::hunt(const Batch& batch) {
+  train_.executor->set_check_finite(true);
+  run(train_, batch, {}, false);
+  train_.executor->set_check_finite(false);
+  return train_.executor->first_bad();
+}
+
+}  // namespace myriad

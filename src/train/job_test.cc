@@ -1,0 +1,188 @@
+// A job as its users rely on it: bits that do not depend on workers, steps without signal, and the
+// search for a bad number.
+#include "train/job.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace myriad {
+namespace {
+
+JobConfig config_of(const Plan& plan, DType real = DType::f32,
+                    KernelSet kernels = KernelSet::fast) {
+  JobConfig c{.model = {.hidden = 12,
+                        .layers = 4,
+                        .heads = 6,
+                        .kv_heads = 3,
+                        .head_dim = 4,
+                        .ffn = 20,
+                        .vocabulary = 23,
+                        .norm_eps = 1e-5},
+              .plan = {},
+              .rows = 4,
+              .sequence = 6,
+              .real = real,
+              .optimizer = {},
+              .kernels = kernels};
+  c.plan = resolve(plan, 4, c.rows);
+  return c;
+}
+
+Batch batch_of(const JobConfig& c, uint64_t seed) {
+  Batch b{.rows = c.rows, .sequence = c.sequence};
+  for (int64_t i = 0; i < c.rows * c.sequence; ++i) {
+    const auto token = [&](uint64_t stream) {
+      return static_cast<int32_t>(random_bits(seed, stream, static_cast<uint64_t>(i)) % 23);
+    };
+    b.ids.push_back(token(0));
+    b.targets.push_back(i % 5 == 0 ? -1 : token(1));
+    b.positions.push_back(static_cast<int32_t>(i % c.sequence));
+    b.documents.push_back(0);
+  }
+  return b;
+}
+
+// Every state of a job on every rank, byte by byte.
+std::vector<std::vector<std::byte>> bits_of(Job& job) {
+  std::vector<std::vector<std::byte>> all;
+  const Program& p = job.train().program;
+  for (size_t i = 0; i < p.states.size(); ++i) {
+    if (p.states[i].name[0] == 's' || p.states[i].name[0] == 'g') continue;  // scratch of a step
+    for (int r = 0; r < p.mesh.ranks(); ++r) {
+      const Tensor t = job.train().executor->state(r, static_cast<int>(i));
+      if (t.data) all.emplace_back(t.data, t.data + t.bytes());
+    }
+  }
+  return all;
+}
+
+Plan eight_ranks() {
+  return {.dp = 2, .tp = 2, .pp = 2, .vpp = 2, .micro_batches = 2, .zero = 1, .sp = true};
+}
+
+TEST(Job, BitsDoNotDependOnWorkers) {
+  std::vector<std::vector<std::vector<std::byte>>> bits;
+  std::vector<double> losses;
+  for (int workers : {1, 2, 3}) {
+    Pool pool(workers);
+    Job job(config_of(eight_ranks()), pool);
+    job.initialise(5);
+    for (int step = 1; step <= 3; ++step)
+      losses.push_back(
+          job.step(batch_of(job.config(), static_cast<uint64_t>(step)), {.lr = 0.01, .step = step})
+              .loss_sum);
+    bits.push_back(bits_of(job));
+  }
+  EXPECT_EQ(bits[0], bits[1]);
+  EXPECT_EQ(bits[0], bits[2]);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_TRUE(losses[i] == losses[i + 3] && losses[i] == losses[i + 6]);
+}
+
+TEST(Job, InitialisedAlikeUnderAnyLayout) {
+  Pool pool(1);
+  Job one(config_of({}), pool), many(config_of(eight_ranks()), pool);
+  one.initialise(9);
+  many.initialise(9);
+  ASSERT_EQ(one.parameters(), many.parameters());
+  for (const std::string& name : one.parameters())
+    EXPECT_EQ(one.parameter(name), many.parameter(name)) << name;
+}
+
+TEST(Job, AStepWithoutTargetsLeavesEverythingUntouched) {
+  for (const Plan& plan : {Plan{}, eight_ranks()}) {
+    Pool pool(2);
+    Job job(config_of(plan), pool);
+    job.initialise(5);
+    Batch batch = batch_of(job.config(), 1);
+    job.step(batch, {.lr = 0.01, .step = 1});  // moments are not zero
+    const auto before = bits_of(job);
+    batch.targets.assign(batch.targets.size(), -1);
+    const StepResult r = job.step(batch, {.lr = 0.01, .step = 2});
+    EXPECT_FALSE(r.updated);
+    EXPECT_EQ(r.tokens, 0);
+    EXPECT_EQ(r.loss(), 0);
+    EXPECT_EQ(bits_of(job), before);
+  }
+}
+
+TEST(Job, ARankWithoutTargetsIsOrdinary) {
+  Pool pool(2);
+  Job one(config_of({}, DType::f64, KernelSet::ref), pool),
+      two(config_of({.dp = 2}, DType::f64, KernelSet::ref), pool);
+  Batch batch = batch_of(one.config(), 1);
+  std::fill_n(batch.targets.begin(), batch.targets.size() / 2,
+              -1);  // of the first data-parallel rank
+  for (Job* job : {&one, &two}) job->initialise(5);
+  const StepResult a = one.step(batch, {.lr = 0.01, .step = 1}),
+                   b = two.step(batch, {.lr = 0.01, .step = 1});
+  EXPECT_TRUE(b.updated);
+  EXPECT_NEAR(a.loss(), b.loss(), 1e-12);
+  EXPECT_NEAR(a.norm, b.norm, 1e-12 * a.norm);
+}
+
+TEST(Job, ABadWeightMakesNoUpdateAndIsFound) {
+  for (const Plan& plan : {Plan{}, eight_ranks()}) {
+    Pool pool(2);
+    Job job(config_of(plan), pool);
+    job.initialise(5);
+    const Program& p = job.train().program;
+    for (size_t i = 0; i < p.states.size(); ++i) {
+      if (p.states[i].name == "p:up.w" && p.states[i].unit == 3) {
+        set_state(*job.train().executor, static_cast<int>(i), [](int64_t k) {
+          return k == 7 ? std::numeric_limits<double>::quiet_NaN() : 0.1;
+        });
+      }
+    }
+    const auto before = bits_of(job);
+    const Batch batch = batch_of(job.config(), 1);
+    const StepResult r = job.step(batch, {.lr = 0.01, .step = 1});
+    EXPECT_FALSE(r.updated);
+    EXPECT_FALSE(std::isfinite(r.norm));
+    EXPECT_EQ(bits_of(job), before);
+    const BadTensor bad = job.hunt(batch);
+    EXPECT_NE(bad.name.find("layer.forward, unit 3, micro-batch 0"), std::string::npos) << bad.name;
+    EXPECT_NE(bad.name.find("up.w"), std::string::npos) << bad.name;
+    EXPECT_EQ(bits_of(job), before) << "hunting changes nothing";
+  }
+}
+
+TEST(Job, AHealthyStepHasNothingBad) {
+  Pool pool(2);
+  Job job(config_of(eight_ranks()), pool);
+  job.initialise(5);
+  EXPECT_EQ(job.hunt(batch_of(job.config(), 1)).name, "");
+}
+
+TEST(Job, WhatWasPredictedIsMeasured) {
+  for (const Plan& plan :
+       {Plan{}, Plan{.dp = 3, .zero = 3}, Plan{.tp = 4, .sp = true, .recompute = Recompute::full},
+        eight_ranks()}) {
+    Pool pool(2);
+    Job job(config_of(plan), pool);
+    job.initialise(5);
+    job.step(batch_of(job.config(), 1), {.lr = 0.01, .step = 1});
+    EXPECT_TRUE(job.train().executor->measured() == job.predicted()) << show(job.config().plan);
+  }
+}
+
+TEST(Job, EvaluationSumsTheSameLossAndTouchesNoState) {
+  for (const Plan& plan : {Plan{}, eight_ranks()}) {
+    Pool pool(2);
+    Job job(config_of(plan, DType::f64, KernelSet::ref), pool, {.evaluation_rows = 4});
+    job.initialise(5);
+    const Batch batch = batch_of(job.config(), 1);
+    const auto before = bits_of(job);
+    const double evaluated = job.evaluate(batch).loss_sum;
+    EXPECT_EQ(bits_of(job), before);
+    EXPECT_NEAR(job.step(batch, {.lr = 0.01, .step = 1}).loss_sum, evaluated, 1e-12 * evaluated);
+  }
+}
+
+}  // namespace
+}  // namespace myriad

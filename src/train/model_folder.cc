@@ -1,0 +1,76 @@
+#include "train/model_folder.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "ckpt/shards.h"
+#include "data/files.h"
+
+namespace myriad {
+
+std::vector<int64_t> published_shape(const Param& param) {
+  std::vector<int64_t> shape;
+  bool joined = false;  // the last dim is one of several labels
+  for (size_t i = param.published.find("{e}") != std::string::npos ? 1 : 0; i < param.labels.size(); ++i) {  // a tensor an expert
+    const bool hidden = param.labels[i] == 'd';
+    if (joined && !hidden) {
+      shape.back() *= param.sizes[i];
+    } else {
+      shape.push_back(param.sizes[i]);
+    }
+    joined = !hidden;
+  }
+  return shape;
+}
+
+void write_weights(const Job& job, const std::filesystem::path& path) {
+  const Pieces& pieces = job.pieces();
+  std::vector<std::string> names;
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<std::vector<float>> data;
+  for (size_t unit = 0; unit < pieces.units.size(); ++unit) {
+    for (const Param& p : pieces.pieces[pieces.units[unit]].params) {
+      if (p.tied) continue;
+      for (const std::string& name : job.published(static_cast<int>(unit), "p:" + p.name)) {
+        names.push_back(name);
+        shapes.push_back(published_shape(p));
+        const std::vector<double> values = job.parameter(name);
+        data.emplace_back(values.begin(), values.end());
+      }
+    }
+  }
+  std::vector<TensorEntry> entries;
+  for (size_t i = 0; i < names.size(); ++i) {
+    entries.push_back({.name = names[i],
+                       .type = Stored::f32,
+                       .shape = shapes[i],
+                       .bytes = std::as_bytes(std::span(data[i]))});
+  }
+  if (const Outcome o = write_safetensors(path, entries); !o.ok()) throw Failure(o.reason);
+}
+
+void write_model_config(const ModelConfig& config, const std::filesystem::path& path) {
+  write_file_aside(path, write_config(config).dump(2) + "\n");
+}
+
+std::vector<SafeTensors> open_weights(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder / "model.safetensors") &&
+      !std::filesystem::exists(folder / "model.safetensors.index.json"))
+    throw Error("no weights: neither model.safetensors nor model.safetensors.index.json", folder);
+  try {
+    return open_shards(folder);
+  } catch (const Error& e) {
+    throw Failure(e.what());
+  }
+}
+
+ModelConfig read_model_config(const std::filesystem::path& path) {
+  try {
+    return read_config(nlohmann::json::parse(read_file(path)), path);
+  } catch (const nlohmann::json::exception& e) {
+    throw Error(fmt::format("is not JSON: {}", e.what()), path);
+  }
+}
+
+}  // namespace myriad

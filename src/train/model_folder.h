@@ -1,0 +1,25 @@
+// The weights of a model in a folder: model.safetensors with published names, beside its
+// config.json and tokenizer.json.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "ckpt/safetensors.h"
+#include "train/job.h"
+
+namespace myriad {
+
+// In fp32, written aside and renamed. Throws Failure if the system refuses.
+void write_weights(const Job& job, const std::filesystem::path& path);
+// config.json as published.
+void write_model_config(const ModelConfig& config, const std::filesystem::path& path);
+
+// model.safetensors of a folder; throws Error if it is missing, Failure if it is damaged.
+std::vector<SafeTensors> open_weights(const std::filesystem::path& folder);
+ModelConfig read_model_config(const std::filesystem::path& path);  // of a config.json
+
+// Of a parameter in checkpoints. Labels other than the hidden one (d) are one dim there.
+std::vector<int64_t> published_shape(const Param& param);
+
+}  // namespace myriad

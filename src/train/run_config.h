@@ -1,0 +1,72 @@
+// A run file: one YAML document, every key of which can be overridden (`-s layout.tp=4`).
+// docs/configuration.md lists all keys.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ir/plan.h"
+#include "kernels/kernel.h"
+#include "model/config.h"
+#include "model/emit.h"
+
+namespace myriad {
+
+struct DataConfig {
+  std::string corpus;     // .jsonl, .txt or a folder of them, relative to the working directory
+  int vocabulary = 4096;  // of the byte-level BPE trained on the training documents
+  int held_out_permille = 20;  // documents held out, by content hash
+  int64_t held_out_tokens =
+      200000;  // at most so many tokens are evaluated (whole documents, in hash order; 0: all)
+  std::string cache = "runs/cache";  // tokenizer and packed files, by content hash
+  bool operator==(const DataConfig&) const = default;
+};
+
+enum class LrSchedule : uint8_t { constant, cosine, linear, wsd };
+
+struct TrainConfig {
+  int64_t sequence_length = 256, tokens_per_step = 1024, steps = 100;
+  double learning_rate = 3e-3, min_learning_rate = 0;  // peak, and where the decay ends
+  LrSchedule schedule = LrSchedule::cosine;
+  int64_t warmup_steps = 0;   // linear from 0: step i (from 1) has i / warmup of the peak
+  int64_t decay_steps = 0;    // wsd: length of the decay at the end
+  OptimizerConfig optimizer;  // train.optimizer: {beta1, beta2, eps, weight_decay, clip_norm}
+  DType dtype = DType::f32;   // fp32 | fp64
+  uint64_t seed = 1;
+  int64_t evaluate_every = 50;          // steps; 0: only at the end
+  int64_t save_every = 0;               // steps, and at the end; 0: no checkpoints
+  int keep = 2;                         // newest checkpoints that stay; 0: all
+  int workers = 0;                      // 0: as many as cores
+  KernelSet kernels = KernelSet::fast;  // fast | reference
+  bool operator==(const TrainConfig&) const = default;
+};
+
+struct RunConfig {
+  std::string name;   // of the run folder; default: the file's name
+  ModelConfig model;  // data.vocabulary overrides nothing: they must agree (model.vocab_size may be
+                      // left out when inline)
+  std::string weights;  // folder whose model.safetensors the run starts from; empty: random start
+  DataConfig data;
+  TrainConfig train;
+  Plan plan;  // resolved
+  std::vector<std::string> prompts = {
+      "如果您想安装", "The kernel can be"};  // generate.prompts: passages sampled at the end
+  int64_t generate_tokens = 60;              // generate.max_tokens
+  double temperature = 0.8;                  // generate.temperature; 0: greedy
+  int64_t rows() const { return train.tokens_per_step / train.sequence_length; }
+};
+
+// Throws Error naming file, key, value, rule and nearest legal values for whatever is unknown, of
+// the wrong type or illegal. overrides: "layout.tp=4", values are YAML.
+RunConfig read_run(const std::filesystem::path& file, const std::vector<std::string>& overrides);
+// The same keys from overrides alone, for `verify golden -s ...`: only the `layout` part; not
+// resolved.
+Plan read_layout(const std::vector<std::string>& overrides);
+// The configuration as it was resolved, readable by read_run, defaults included.
+std::string write_run(const RunConfig& config);
+
+// Learning rate of step i, counted from 1: a function of configuration and step alone.
+double learning_rate(const TrainConfig& config, int64_t step);
+
+}  // namespace myriad

@@ -1,0 +1,138 @@
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "data/files.h"
+#include "data/testing.h"
+#include "train/generate.h"
+#include "train/model_folder.h"
+#include "train/show_text.h"
+
+namespace myriad {
+namespace {
+
+class Trainer : public testing::Test {
+ protected:
+  RunConfig config(std::vector<std::string> overrides = {}) {
+    const std::string source = MYRIAD_SOURCE;
+    for (const std::string& o :
+         {"data.corpus=" + source + "/data/sample/documents.jsonl",
+          "data.cache=" + (folder_ / "cache").string(), std::string("train.steps=4"),
+          std::string("train.evaluate_every=2")}) {
+      overrides.insert(overrides.begin(), o);
+    }
+    return read_run(source + "/examples/tiny.yaml", overrides);
+  }
+  RunSummary run(const RunConfig& c, const char* name = "out", Rewrite rewrite = nullptr) {
+    return train(c, folder_ / name,
+                 {.console = {.out = stderr, .quiet = true},
+                  .peak_seconds = 0,
+                  .rewrite = std::move(rewrite)});
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Trainer, LeavesAFolderThatGenerates) {
+  const RunConfig c = config();
+  const RunSummary s = run(c);
+  EXPECT_TRUE(s.ok());
+  EXPECT_EQ(s.steps_compared, 4);
+  EXPECT_EQ(s.passages.size(), 2u);
+  EXPECT_GT(s.heldout_bits_per_byte, 1);
+  EXPECT_GT(s.gzip_bits_per_byte, s.zstd_bits_per_byte);
+  const std::filesystem::path out = folder_ / "out";
+  const auto summary = nlohmann::json::parse(read_file(out / "summary.json"));
+  for (const char* figure : {"flops", "collectives", "peak_bytes"}) {
+    EXPECT_EQ(summary.at("predicted").at(figure), summary.at("measured").at(figure)) << figure;
+  }
+  EXPECT_EQ(summary.at("predicted").at("peak_bytes").size(), 8u);
+  EXPECT_EQ(read_run(out / "config.yaml", {}).train, c.train);
+  EXPECT_EQ(read_model_config(out / "config.json"), c.model);
+  Pool pool(1);
+  Job job(JobConfig{.model = c.model,
+                    .plan = resolve(Plan{}, 5, 1),
+                    .rows = 1,
+                    .sequence = c.train.sequence_length},
+          pool, Job::Options{.generation_rows = 1});
+  job.load(open_weights(out));
+  const SamplingConfig greedy{.max_tokens = 3, .temperature = 0};
+  const Bpe bpe = Bpe::load(out / "tokenizer.json");
+  EXPECT_EQ(generate(job, bpe, "The", greedy), generate(job, bpe, "The", greedy));
+}
+
+// Evaluation shares its arena with the optimizer's moments, and must not touch them.
+TEST_F(Trainer, EvaluationChangesNothing) {
+  run(config({"train.evaluate_every=1"}), "often");
+  run(config({"train.evaluate_every=0"}), "once");
+  EXPECT_EQ(read_file(folder_ / "often/model.safetensors"),
+            read_file(folder_ / "once/model.safetensors"));
+}
+
+TEST_F(Trainer, OneRankStartsAndLearnsTheSame) {
+  const RunSummary many = run(config(), "many");
+  const RunSummary one = run(config({"layout={}"}), "one");
+  EXPECT_NEAR(many.loss, one.loss, 1e-4 * one.loss);
+  EXPECT_NEAR(many.heldout_bits_per_byte, one.heldout_bits_per_byte,
+              1e-4 * one.heldout_bits_per_byte);
+}
+
+TEST_F(Trainer, StartsFromAFolder) {
+  run(config());
+  const RunSummary s =
+      run(config({"model=" + (folder_ / "out").string(), "train.learning_rate=1e-12"}), "further");
+  EXPECT_TRUE(s.ok());
+  EXPECT_NEAR(
+      s.heldout_bits_per_byte,
+      nlohmann::json::parse(read_file(folder_ / "out/summary.json")).at("heldout_bits_per_byte"),
+      1e-4);
+}
+
+// The executor's copy of the program gathers what it has already; the prediction does not know.
+TEST_F(Trainer, ATransferMoreIsFound) {
+  const RunSummary s = run(config(), "out", [](Program& p) {
+    for (LoweredBody& body : p.bodies) {
+      for (size_t i = 0; i < body.steps.size(); ++i) {
+        if (body.steps[i].kind != StepKind::move || body.steps[i].what != MoveKind::all_reduce)
+          continue;
+        body.steps.insert(body.steps.begin() + static_cast<int64_t>(i), body.steps[i]);
+        return;
+      }
+    }
+    FAIL() << "no transfer to repeat";
+  });
+  EXPECT_FALSE(s.ok());
+  EXPECT_EQ(s.steps_different, s.steps_compared);
+  EXPECT_NE(s.first_difference.find("all_reduce bytes: predicted"), std::string::npos)
+      << s.first_difference;
+}
+
+TEST_F(Trainer, ALossThatIsNotFiniteStopsTheRun) {
+  const RunSummary s =
+      run(config({"train.learning_rate=1e30", "train.steps=20", "train.warmup_steps=0"}));
+  EXPECT_FALSE(s.ok());
+  EXPECT_LT(s.steps, 20);
+  EXPECT_NE(s.stopped.find("the first tensor that is not finite: "), std::string::npos)
+      << s.stopped;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out/summary.json"));
+}
+
+TEST(WholeUtf8, DropsWhatIsNoCharacter) {
+  EXPECT_EQ(whole_utf8("a中\xE4\xB8"), "a中");
+  EXPECT_EQ(whole_utf8("\x80z\xC0\xAF\xED\xA0\x80\xF0\x9F\x98\x80"), "z😀");
+}
+
+TEST(ScheduleText, ParsesBack) {
+  for (const auto& [kind, stages, chunks, mbs] : {std::tuple(ScheduleKind::gpipe, 3, 1, 4),
+                                                  {ScheduleKind::one_f_one_b, 4, 1, 7},
+                                                  {ScheduleKind::interleaved, 2, 2, 5}}) {
+    const Schedule s = make_schedule(kind, stages, chunks, mbs);
+    EXPECT_EQ(parse_schedule("# a comment\n" + schedule_text(s, chunks)), s);
+  }
+  EXPECT_THROW(parse_schedule("stage 0: f0.0 g1\n"), Error);
+}
+
+}  // namespace
+}  // namespace myriad

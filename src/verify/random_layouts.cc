@@ -1,0 +1,112 @@
+#include "verify/random_layouts.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace myriad {
+
+namespace {
+
+// Draws in order, as a function of seed and name.
+class Draw {
+ public:
+  Draw(uint64_t seed, std::string_view name) : seed_(seed), stream_(stream_of(name)) {}
+  double real() { return uniform(seed_, stream_, next_++); }
+  int below(int n) { return static_cast<int>(real() * n); }
+
+ private:
+  uint64_t seed_, stream_, next_ = 0;
+};
+
+}  // namespace
+
+std::function<Want(const Value&)> random_wanted(uint64_t seed, const Mesh& mesh) {
+  std::vector<Atom> atoms;
+  for (int a = 0; a < mesh.atoms(); ++a) {
+    if (mesh.axis(static_cast<Atom>(a)).name != "pp") atoms.push_back(static_cast<Atom>(a));
+  }
+  return [seed, atoms](const Value& value) {
+    Want want;
+    Draw draw(seed, value.name);
+    if (value.name.find('%') != std::string::npos || draw.real() < 0.3) return want;
+    want.asked = true;
+    want.settle = draw.real() < 0.5;
+    std::vector<Atom> order = atoms;
+    for (size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[static_cast<size_t>(draw.below(static_cast<int>(i)))]);
+    const int dims = static_cast<int>(value.sizes.size());
+    for (Atom a : order) {
+      if (dims > 0 && draw.real() < 0.6) want.cuts[static_cast<size_t>(draw.below(dims))].push(a);
+    }
+    return want;
+  };
+}
+
+namespace {
+
+Plan random_plan(uint64_t seed, const Variant& v, int max_ranks) {
+  Draw draw(seed, "plan");
+  Plan p;
+  do {
+    p = {.dp = 1 + draw.below(4), .tp = 1 + draw.below(6), .pp = 1 + draw.below(3)};
+  } while (p.ranks() < 2 || p.ranks() > max_ranks || p.dp * p.tp == 1);
+  p.micro_batches = 1 + draw.below(static_cast<int>(std::min<int64_t>(3, v.rows)));
+  if (draw.real() < 0.3 && p.pp * 2 <= v.model.layers && p.micro_batches >= p.pp) p.vpp = 2;
+  if (p.vpp == 1 && draw.real() < 0.3) p.schedule = "gpipe";
+  if (draw.real() < 0.5) p.recompute = Recompute::full;
+  return resolve(p, static_cast<int>(v.model.layers), v.rows);
+}
+
+RandomLayout try_seed(uint64_t seed, const Variant& v, const Record& reference, int max_ranks,
+                      Pool& pool) {
+  const Plan plan = random_plan(seed, v, max_ranks);
+  RandomLayout out{.seed = seed, .name = fmt::format("seed {}, {}: {}", seed, v.name, show(plan))};
+  try {
+    const Record record =
+        run_trial(v, plan, pool, [&](const Mesh& mesh) { return random_wanted(seed, mesh); });
+    const Deviation worst = compare(record, reference).front();
+    out.tensor = record.faults.empty() ? worst.tensor : record.faults[0];
+    out.error = worst.error;
+    out.ok = record.faults.empty() && worst.error <= kRandomLayoutBound;
+  } catch (const std::exception& e) {
+    out.tensor = e.what();
+    out.error = 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<RandomLayout> verify_random_layouts(uint64_t first, int count, int max_ranks,
+                                                int workers) {
+  std::vector<Variant> variants = all_variants();
+  // Experts know only the layouts that rules give them (passes/lower.cc).
+  std::erase_if(variants, [](const Variant& v) { return v.model.moe.experts > 0; });
+  std::vector<Record> references;
+  Pool pool(1);
+  for (const Variant& v : variants)
+    references.push_back(run_trial(v, resolve({}, static_cast<int>(v.model.layers), v.rows), pool));
+  std::vector<RandomLayout> out(static_cast<size_t>(count));
+  std::atomic<int> next{0};
+  const auto work = [&] {
+    Pool own(1);
+    for (int i; (i = next++) < count;) {
+      const uint64_t seed = first + static_cast<uint64_t>(i);
+      const size_t v = seed % variants.size();
+      out[static_cast<size_t>(i)] = try_seed(seed, variants[v], references[v], max_ranks, own);
+    }
+  };
+  std::vector<std::thread> threads;
+  if (workers <= 0) workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  for (int i = 1; i < workers; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  return out;
+}
+
+}  // namespace myriad

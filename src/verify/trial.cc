@@ -1,0 +1,215 @@
+#include "verify/trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+
+#include "base/error.h"
+
+namespace myriad {
+
+namespace {
+
+constexpr double kLearningRate = 1e-2;
+constexpr double kGradientFloor = 1e-6;
+
+using Tensors = std::map<std::string, std::vector<double>>;
+
+// Gradients as the optimizer gets them, of one step.
+class Gradients {
+ public:
+  explicit Gradients(Job& job) : job_(job) {
+    job.set_tap([this](int rank, const Action& a, int buffer, const Tensor& t) {
+      const Program& p = job_.train().program;
+      if (!p.value(p.buffers[buffer]).name.ends_with("/g")) return;
+      const std::lock_guard lock(mutex_);
+      parts_.try_emplace(buffer, Part{a.unit, Collected(p, buffer)})
+          .first->second.collected.add(rank, t);
+    });
+  }
+  ~Gradients() { job_.set_tap(nullptr); }
+
+  // A tied weight's gradient is known to two stages.
+  void add_to(Record& record, int step) {
+    const Program& p = job_.train().program;
+    for (const auto& [buffer, part] : parts_) {
+      const std::string& name = p.value(p.buffers[buffer]).name;
+      const std::string published =
+          job_.published(std::max(part.unit, 0), "g:" + name.substr(0, name.size() - 2)).front();
+      std::vector<double> whole = part.collected.whole("the gradient of " + published);
+      const auto [at, fresh] =
+          record.tensors.try_emplace(fmt::format("gradient {} {}", step, published), whole);
+      if (!fresh && at->second != whole)
+        record.faults.push_back("copies of the gradient of " + published +
+                                " differ between stages");
+    }
+    parts_.clear();
+  }
+
+ private:
+  struct Part {
+    int unit;
+    Collected collected;
+  };
+  Job& job_;
+  std::mutex mutex_;
+  std::map<int, Part> parts_;
+};
+
+Tensors states_of(Job& job) {
+  Tensors out;
+  const Program& p = job.train().program;
+  for (size_t i = 0; i < p.states.size(); ++i) {
+    const char kind = p.states[i].name[0];
+    if (kind != 'p' && kind != 'm' && kind != 'v') continue;
+    const std::string name = job.published(p.states[i].unit, p.states[i].name).front();
+    out[kind == 'p' ? "weight " + name : fmt::format("moment {} {}", kind, name)] =
+        get_state(*job.train().executor, static_cast<int>(i));
+  }
+  return out;
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+void check_untouched(const Tensors& before, const Tensors& after, int step, Record& record) {
+  for (const auto& [name, x] : before) {
+    if (!same_bits(x, after.at(name)))
+      record.faults.push_back(fmt::format("step {} has no targets, but {} changed", step, name));
+  }
+}
+
+// Names what differs first.
+void check_counts(const StepProfile& predicted, const StepProfile& measured, int step,
+                  Record& record) {
+  if (predicted == measured) return;
+  const auto fault = [&](const std::string& what, auto p, auto m) {
+    record.faults.push_back(fmt::format("step {}: {} predicted {}, measured {}", step, what, p, m));
+  };
+  if (predicted.flops != measured.flops) fault("flops", predicted.flops, measured.flops);
+  for (size_t r = 0; r < predicted.peak_bytes.size(); ++r) {
+    if (predicted.peak_bytes[r] != measured.peak_bytes[r])
+      fault(fmt::format("peak of rank {}", r), predicted.peak_bytes[r], measured.peak_bytes[r]);
+  }
+  const auto collectives = [](const StepProfile& p) {
+    std::string text;
+    for (const auto& [kind, n] : p.collectives)
+      text += fmt::format(" {} {} B in {}", kind, n.bytes, n.messages);
+    return text;
+  };
+  for (size_t r = 0; r < predicted.order.size(); ++r) {
+    if (predicted.order[r] != measured.order.at(r))
+      fault(fmt::format("order of messages of rank {}", r), predicted.order[r], measured.order[r]);
+  }
+  if (predicted.collectives != measured.collectives)
+    fault("collectives", collectives(predicted), collectives(measured));
+  for (const auto& [row, n] : predicted.ops) {
+    const auto at = measured.ops.find(row);
+    const int64_t m = at == measured.ops.end() ? 0 : at->second;
+    if (m != n) fault("executions of " + row, n, m);
+  }
+}
+
+void add_routing(const StepResult& r, int step, Record& record) {
+  if (r.tokens_per_expert.empty()) return;
+  record.tensors[fmt::format("router losses {}", step)] = {r.auxiliary};
+  for (const auto& [unit, counts] : r.tokens_per_expert) {
+    record.tensors[fmt::format("tokens per expert {} layer {}", step, unit - 1)] = {counts.begin(),
+                                                                                    counts.end()};
+  }
+  for (const auto& [unit, dropped] : r.dropped) {
+    record.tensors[fmt::format("dropped {} layer {}", step, unit - 1)] = {
+        static_cast<double>(dropped)};
+  }
+}
+
+}  // namespace
+
+Record run_trial(const Variant& variant, const Plan& plan, Pool& pool, const WantedOn& wanted,
+                 Job::Options options) {
+  const JobConfig config = job_config(variant, plan);
+  Mesh mesh;
+  if (wanted) {
+    mesh =
+        mesh_of(plan, emit_model(config.model, 1, config.sequence, config.real, config.optimizer));
+    options.wanted = wanted(mesh);
+  }
+  Job job(config, pool, options);
+  job.initialise(1);
+  Record record;
+  Gradients gradients(job);
+  for (size_t i = 0; i < variant.steps.size(); ++i) {
+    const int step = static_cast<int>(i) + 1;
+    const bool idle = variant.steps[i].valid() == 0;
+    const Tensors before = idle ? states_of(job) : Tensors{};
+    const StepResult r = job.step(variant.steps[i], {.lr = kLearningRate, .step = step});
+    check_counts(job.predicted(), job.train().executor->measured(), step, record);
+    record.tensors[fmt::format("loss {}", step)] = {r.loss_sum};
+    record.tensors[fmt::format("norm {}", step)] = {r.norm};
+    add_routing(r, step, record);
+    gradients.add_to(record, step);
+    if (idle) check_untouched(before, states_of(job), step, record);
+  }
+  record.tensors.merge(states_of(job));
+  return record;
+}
+
+namespace {
+
+double largest(const std::vector<double>& x) {
+  double m = 0;
+  for (double e : x) m = std::max(m, std::abs(e));
+  return m;
+}
+
+// By step ("gradient 1 ").
+std::string step_of(const std::string& name) {
+  return name.substr(0, name.find(' ', name.find(' ') + 1) + 1);
+}
+
+double error_of(const std::vector<double>& a, const std::vector<double>& reference, double scale) {
+  constexpr double kBad = std::numeric_limits<double>::infinity();
+  if (a.size() != reference.size()) return kBad;
+  double difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(a[i]) || !std::isfinite(reference[i])) return kBad;
+    difference = std::max(difference, std::abs(a[i] - reference[i]));
+  }
+  return difference == 0 ? 0 : difference / scale;
+}
+
+}  // namespace
+
+std::vector<Deviation> compare(const Record& run, const Record& reference) {
+  std::map<std::string, double> floors;
+  for (const auto& [name, x] : reference.tensors) {
+    if (!name.starts_with("gradient ")) continue;
+    double& floor = floors[step_of(name)];
+    floor = std::max(floor, kGradientFloor * largest(x));
+  }
+  std::vector<Deviation> out;
+  for (const auto& [name, x] : reference.tensors) {
+    if (name.starts_with("moment ")) continue;
+    const auto floor = floors.find(step_of(name));
+    const double scale = std::max(largest(x), floor == floors.end() ? 0 : floor->second);
+    const auto got = run.tensors.find(name);
+    out.push_back(
+        {name, error_of(got == run.tensors.end() ? std::vector<double>{} : got->second, x, scale)});
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Deviation& a, const Deviation& b) { return a.error > b.error; });
+  return out;
+}
+
+std::string first_difference(const Record& a, const Record& b) {
+  for (const auto& [name, x] : a.tensors) {
+    const auto other = b.tensors.find(name);
+    if (other == b.tensors.end() || !same_bits(x, other->second)) return name;
+  }
+  return a.tensors.size() == b.tensors.size() ? "" : "the list of tensors";
+}
+
+}  // namespace myriad

@@ -1,0 +1,326 @@
+#include "verify/variants.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace myriad {
+
+namespace {
+
+constexpr uint64_t kSeed = 20240;
+constexpr int kSteps = 3;
+
+ModelConfig base_model() {
+  return {.family = Family::llama,
+          .hidden = 14,
+          .layers = 4,
+          .heads = 6,
+          .kv_heads = 2,
+          .head_dim = 4,
+          .ffn = 22,
+          .vocabulary = 37,
+          .positions = 64,
+          .norm_eps = 1e-5,
+          .tied = false,
+          .initializer_range = 0.3};
+}
+
+bool masked(Targets targets, int step, int64_t row, int64_t at, int64_t sequence) {
+  if (targets == Targets::most) return (row * sequence + at) % 7 == 3;
+  if (step == 1) return true;
+  return row % 3 != 0 || at >= (sequence + 1) / 2;
+}
+
+// add(name, packed, targets, change)
+template <class Add>
+void add_experts(const Add& add) {
+  const auto with = [](Family family, MoeConfig moe) {
+    return [=](Variant& v) {
+      v.model.family = family;
+      v.model.moe = moe;
+    };
+  };
+  const MoeConfig five{.experts = 5, .top_k = 2, .expert_ffn = 6};
+  MoeConfig losses = five, drops = five, by_row = five;
+  losses.routing = {.load_balance = 0.5, .z = 0.1};
+  drops.routing = {.capacity_factor = 0.8, .load_balance = 0.5};
+  by_row.routing = {.load_balance = 0.5, .scope = BalanceScope::sequence};
+  by_row.renormalise = false;
+  add("experts", true, Targets::most, with(Family::mixtral, losses));
+  add("capacity", false, Targets::most, with(Family::mixtral, drops));
+  add("sequence", false, Targets::most, with(Family::qwen3_moe, by_row));
+  add("groups", false, Targets::most,
+      with(Family::telechat_moe, {.experts = 9,
+                                  .top_k = 3,
+                                  .expert_ffn = 5,
+                                  .shared_experts = 1,
+                                  .dense_layers = {0},
+                                  .scores = Scores::sigmoid,
+                                  .scaling = 2.5,
+                                  .correction_bias = true,
+                                  .groups = 3,
+                                  .kept_groups = 2,
+                                  .routing = {.bias_update_rate = 0.05}}));
+}
+
+}  // namespace
+
+Batch make_batch(const Variant& v, int step, bool packed, Targets targets) {
+  Batch b{.rows = v.rows, .sequence = v.sequence};
+  const auto token = [&](int64_t row, int64_t at) {
+    const uint64_t index = static_cast<uint64_t>(row * (v.sequence + 1) + at);
+    return static_cast<int32_t>(random_bits(kSeed, static_cast<uint64_t>(step), index) %
+                                static_cast<uint64_t>(v.model.vocabulary));
+  };
+  for (int64_t row = 0; row < v.rows; ++row) {
+    int32_t document = 0, position = 0;
+    for (int64_t at = 0; at < v.sequence; ++at, ++position) {
+      if (packed && at > 0 && (at + row + step) % 3 == 0) {
+        ++document;
+        position = 0;
+      }
+      b.ids.push_back(token(row, at));
+      b.targets.push_back(masked(targets, step, row, at, v.sequence) ? -1 : token(row, at + 1));
+      b.positions.push_back(position);
+      b.documents.push_back(document);
+    }
+  }
+  return b;
+}
+
+std::vector<Variant> all_variants() {
+  std::vector<Variant> all;
+  const auto add = [&](const char* name, bool packed, Targets targets, const auto& change) {
+    Variant v{.name = name, .model = base_model()};
+    change(v);
+    for (int step = 0; step < kSteps; ++step)
+      v.steps.push_back(make_batch(v, step, packed, targets));
+    all.push_back(std::move(v));
+  };
+  add("base", false, Targets::most, [](Variant&) {});
+  add("tied", false, Targets::most, [](Variant& v) { v.model.tied = true; });
+  add("packed", true, Targets::most, [](Variant&) {});
+  add("masked", false, Targets::slices, [](Variant&) {});
+  add("uneven", false, Targets::most, [](Variant& v) {
+    v.model.kv_heads = v.model.heads = 3;
+    v.model.vocabulary = 7;
+    v.model.ffn = 5;
+    v.model.hidden = 9;
+  });
+  add("huge", false, Targets::most, [](Variant& v) { v.model.initializer_range = 300; });
+  add("few", true, Targets::slices, [](Variant& v) {
+    v.rows = 2;
+    v.model.tied = true;
+  });
+  add("qwen3", true, Targets::most, [](Variant& v) {
+    v.model.family = Family::qwen3;
+    v.model.rope = {.kind = RopeKind::yarn, .factor = 4, .original_positions = 16};
+  });
+  add("telechat", false, Targets::most, [](Variant& v) {
+    v.model.family = Family::telechat;
+    v.model.rope = {.kind = RopeKind::telechat, .base_seqlen = 4, .training_seqlen = 16};
+  });
+  add("gpt2", true, Targets::most, [](Variant& v) {
+    v.model.family = Family::gpt2;
+    v.model.kv_heads = v.model.heads;
+    v.model.hidden = 24;
+    v.model.tied = true;
+  });
+  add_experts(add);
+  return all;
+}
+
+bool Variant::by_micro_batch() const {
+  const RoutingConfig& r = model.moe.routing;
+  return r.load_balance > 0 || r.z > 0 || r.capacity_factor > 0;
+}
+
+JobConfig job_config(const Variant& v, const Plan& plan) {
+  return {.model = v.model,
+          .plan = plan,
+          .rows = v.rows,
+          .sequence = v.sequence,
+          .real = DType::f64,
+          .optimizer = {.eps = 1e-3},
+          .kernels = KernelSet::ref};
+}
+
+namespace {
+
+// Ways to run the stages: virtual stages, micro-batches, schedule.
+std::vector<Plan> pipelines(const Plan& base, int layers, int64_t rows) {
+  std::vector<Plan> out;
+  for (int vpp = 1; base.pp * vpp <= layers && vpp <= 2; ++vpp) {
+    for (int mb : {1, 2, 4}) {
+      if (mb > rows || (vpp > 1 && mb < base.pp)) continue;
+      if (mb == 1 && vpp > 1)
+        continue;  // on one stage (interleaving needs as many micro-batches as stages): the order
+                   // of vpp 1
+      for (const char* schedule : {"gpipe", "1f1b"}) {
+        if ((vpp > 1 || mb == 1) && schedule[0] == 'g') continue;
+        Plan p = base;
+        p.vpp = vpp;
+        p.micro_batches = mb;
+        p.schedule = vpp > 1 ? "interleaved" : schedule;
+        out.push_back(p);
+      }
+    }
+  }
+  return out;
+}
+
+// How weights, gradients and activations are kept.
+std::vector<Plan> memories(const Plan& base) {
+  std::vector<Plan> out;
+  for (int zero = 0; zero <= (base.dp > 1 ? 3 : 0); ++zero) {
+    for (int sp = 0; sp <= (base.tp > 1 ? 1 : 0); ++sp) {
+      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        for (const GradReduce reduce : {GradReduce::step, GradReduce::micro_batch}) {
+          // With one micro-batch or nothing to reduce over the default alone is tried.
+          const bool usual = (reduce == GradReduce::micro_batch) == (zero >= 2);
+          if (!usual && (base.micro_batches == 1 || base.dp * base.tp == 1)) continue;
+          Plan p = base;
+          p.zero = zero;
+          p.sp = sp;
+          p.recompute = recompute;
+          p.grad_reduce = reduce;
+          out.push_back(p);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+constexpr double kSeveralRounds = 0.3;
+
+// Ways to refold dp x tp for experts.
+std::vector<Plan> refolds(const Plan& base, const Pieces* pieces) {
+  if (!pieces) return {base};
+  std::vector<Plan> out;
+  const int ranks = base.dp * base.tp;
+  for (int ep = 1; ep <= ranks; ++ep) {
+    for (int etp = 1; ep * etp <= ranks; ++etp) {
+      if (ranks % (ep * etp) != 0) continue;
+      Plan p = base;
+      p.ep = ep;
+      p.etp = etp;
+      try {
+        mesh_of(p, *pieces);
+      } catch (const Error&) {
+        continue;  // no product of atoms
+      }
+      out.push_back(p);
+      p.expert_rows_bound = kSeveralRounds;
+      if (ep > 1) out.push_back(p);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Plan> all_plans(const Variant& v, int max_ranks) {
+  std::vector<Plan> out;
+  const int layers = static_cast<int>(v.model.layers);
+  const JobConfig config = job_config(v, {});
+  std::optional<Pieces> pieces;
+  if (v.model.moe.experts > 0)
+    pieces = emit_model(config.model, 1, config.sequence, config.real, config.optimizer);
+  for (int pp = 1; pp <= std::min(layers, max_ranks); ++pp) {
+    for (int tp = 1; pp * tp <= max_ranks; ++tp) {
+      for (int dp = 1; pp * tp * dp <= max_ranks; ++dp) {
+        for (const Plan& r : refolds({.dp = dp, .tp = tp, .pp = pp}, pieces ? &*pieces : nullptr)) {
+          for (const Plan& p : pipelines(r, layers, v.rows)) {
+            for (const Plan& q : memories(p)) out.push_back(resolve(q, layers, v.rows));
+          }
+        }
+      }
+    }
+  }
+  return out;
+}
+
+namespace {
+
+constexpr int kSettings = 13;
+
+std::array<int, kSettings> settings(const Plan& p) {
+  return {p.dp,
+          p.tp,
+          p.pp,
+          p.vpp,
+          p.micro_batches,
+          p.zero,
+          p.sp,
+          p.schedule[0],
+          static_cast<int>(p.recompute),
+          static_cast<int>(p.grad_reduce),
+          p.ep,
+          p.etp,
+          p.expert_rows_bound < 1};
+}
+
+// Of two settings with their values, numbered as they come up.
+class Pairs {
+ public:
+  std::vector<int> of(const Plan& p) {
+    const auto s = settings(p);
+    std::vector<int> out;
+    for (int i = 0; i < kSettings; ++i) {
+      for (int j = i + 1; j < kSettings; ++j) {
+        const auto [at, fresh] =
+            numbers_.try_emplace({i, s[i], j, s[j]}, static_cast<int>(numbers_.size()));
+        out.push_back(at->second);
+      }
+    }
+    return out;
+  }
+  size_t size() const { return numbers_.size(); }
+
+ private:
+  std::map<std::array<int, 4>, int> numbers_;
+};
+
+}  // namespace
+
+std::vector<Plan> pairwise(const std::vector<Plan>& plans, uint64_t seed, size_t more) {
+  std::vector<std::pair<uint64_t, size_t>> order;
+  std::vector<std::vector<int>> pairs;
+  Pairs all;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    order.emplace_back(random_bits(seed, stream_of("pairwise"), i), i);
+    pairs.push_back(all.of(plans[i]));
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<char> open(all.size(), 1);
+  std::set<size_t> chosen;
+  for (;;) {
+    size_t best = 0;
+    int64_t most = 0;
+    for (const auto& [_, i] : order) {
+      const int64_t n = std::count_if(pairs[i].begin(), pairs[i].end(),
+                                      [&](int p) { return open[static_cast<size_t>(p)]; });
+      if (n > most) {
+        most = n;
+        best = i;
+      }
+    }
+    if (most == 0) break;
+    for (int p : pairs[best]) open[static_cast<size_t>(p)] = 0;
+    chosen.insert(best);
+  }
+  const size_t wanted = std::min(plans.size(), chosen.size() + more);
+  for (size_t k = 0; chosen.size() < wanted; ++k) chosen.insert(order[k].second);
+  std::vector<Plan> out;
+  for (size_t i : chosen) out.push_back(plans[i]);
+  return out;
+}
+
+}  // namespace myriad

@@ -1,0 +1,319 @@
+#include "cluster/price.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "ir/rows.h"
+
+namespace myriad {
+
+int64_t ByteMap::of(const Value& v, char state) const {
+  if (v.dtype != DType::f32) return static_cast<int64_t>(size_of(v.dtype));
+  switch (state) {
+    case 'p':
+      return parameter;
+    case 'm':
+      return moment + master;
+    case 'v':
+      return moment;
+    case 'g':
+      return gradient;
+    default:
+      return v.name.find("/g") != std::string::npos ? gradient : activation;
+  }
+}
+
+Pricing pricing_for(const Cluster& c, const std::string& asked) {
+  std::string dtype = asked;
+  const auto& peaks = c.device.peak_flops;
+  for (const char* t : {"bf16", "fp16", "fp32", "fp64"}) {
+    if (dtype.empty() && peaks.count(t)) dtype = t;
+  }
+  if (dtype == "fp16" && !peaks.count("fp16")) dtype = "bf16";
+  if (dtype == "bf16" && !peaks.count("bf16")) dtype = "fp16";
+  if (!peaks.count(dtype)) {
+    std::vector<std::string> there;
+    for (const auto& [t, flops] : peaks) there.push_back(t);
+    throw Error(fmt::format("{} has no peak_flops of {}", c.name, asked), c.file,
+                fmt::format("dtype: {}", fmt::join(there, ", ")));
+  }
+  Pricing p{.dtype = dtype};
+  if (dtype == "fp32") p.bytes = ByteMap::fp32();
+  if (dtype == "fp64") p.bytes = ByteMap::fp64();
+  return p;
+}
+
+const char* name_of(Cost c) {
+  constexpr const char* kNames[] = {"matrix",     "attention",      "memory",     "host",
+                                    "all_gather", "reduce_scatter", "all_reduce", "all_to_all",
+                                    "exchange",   "send",           "idle"};
+  static_assert(std::size(kNames) == kCosts);
+  return kNames[static_cast<int>(c)];
+}
+
+Cost cost_of(MoveKind kind) {
+  switch (kind) {
+    case MoveKind::all_gather:
+      return Cost::all_gather;
+    case MoveKind::reduce_scatter:
+      return Cost::reduce_scatter;
+    case MoveKind::all_reduce:
+      return Cost::all_reduce;
+    case MoveKind::all_to_all:
+      return Cost::all_to_all;
+    case MoveKind::exchange:
+      return Cost::exchange;
+    default:
+      return Cost::memory;
+  }
+}
+
+namespace {
+
+class BodyPricer {
+ public:
+  BodyPricer(const Device& device, const Pricing& pricing, const Mesh& mesh,
+             const LoweredBody& body, int rank, bool first)
+      : d_(device),
+        pricing_(pricing),
+        mesh_(mesh),
+        body_(body),
+        rank_(rank),
+        first_(first),
+        peak_(device.peak_flops.at(pricing.dtype)),
+        vector_peak_(device.vector_flops.at(pricing.dtype)) {
+    const size_t n = body.versions.size();
+    letters_.assign(body.graph->values.size(), 0);
+    uses_.assign(n, 0);
+    last_use_.assign(n, -1);
+    for (size_t t = 0; t < body.steps.size(); ++t) {
+      const Step& s = body.steps[t];
+      if (s.kind == StepKind::read)
+        letters_[body.versions[s.outs[0]].value] = body.states[s.state].name[0];
+      if (s.kind == StepKind::write)
+        letters_[body.versions[s.ins[0]].value] = body.states[s.state].name[0];
+      for (int v : s.ins) {
+        ++uses_[v];
+        last_use_[v] = static_cast<int>(t);
+      }
+    }
+    for (int v : body.outputs) {
+      ++uses_[v];
+      last_use_[v] = static_cast<int>(body.steps.size());
+    }
+    by_product_.assign(n, false);
+  }
+
+  BodyPrice run(const CollectivePrice& collective) {
+    price_.steps.resize(body_.steps.size());
+    for (size_t t = 0; t < body_.steps.size(); ++t) {
+      const Step& s = body_.steps[t];
+      if (s.kind == StepKind::run) {
+        op(static_cast<int>(t), s);
+      } else if (s.kind == StepKind::accum) {
+        accumulate(static_cast<int>(t), s);
+      } else if (s.kind == StepKind::move && sends(s.what)) {
+        flush();
+        StepPrice& p = price_.steps[t];
+        p.cost = cost_of(s.what);
+        p.atoms = s.atoms;
+        p.bytes = std::max(bytes_of(s.ins[0]), bytes_of(s.outs[0]));
+        p.seconds = collective(s.what, s.atoms, p.bytes, rank_);
+        ++price_.kernels;
+      } else if (s.kind == StepKind::move) {  // a view
+        made_in_kernel_.count(s.ins[0]) ? void(made_in_kernel_.insert(s.outs[0])) : void();
+      }
+    }
+    flush();
+    return std::move(price_);
+  }
+
+ private:
+  double elements(int version) const {
+    const Version& v = body_.versions[version];
+    return static_cast<double>(
+        local_elements(mesh_, v.layout, (*body_.graph)[v.value].sizes, rank_));
+  }
+  double element_bytes(int version) const {
+    const int value = body_.versions[version].value;
+    return static_cast<double>(pricing_.bytes.of((*body_.graph)[value], letters_[value]));
+  }
+  double bytes_of(int version) const { return elements(version) * element_bytes(version); }
+
+  LabelSizes local(const Op& op, const Step& s) const {
+    LabelSizes l = op.size;
+    for (size_t i = 0; i < l.sizes.size(); ++i)
+      l.sizes[i] = mesh_.range(op.size.sizes[i], s.cuts[i], rank_).size();
+    return l;
+  }
+
+  void op(int t, const Step& s) {
+    const Op& op = body_.ops[s.op];
+    const RowInfo& row = info(op.row);
+    const LabelSizes sizes = local(op, s);
+    const double work = row.work(op, sizes);
+    if (row.engine == Engine::attention) {
+      flush();
+      if (pricing_.scores) {
+        written_attention(t, row.gradient != nullptr, sizes);
+        return;
+      }
+      const bool causal = op.size.at('s') == op.size.at('t');
+      const double flops = causal ? work / 2 : work;
+      const double share = row.gradient ? d_.attention_forward : d_.attention_backward;
+      device_kernel(t, Cost::attention, flops, flops / (peak_ * share), s);
+      return;
+    }
+    MatrixSize m;
+    if (row.engine == Engine::matrix && matrix_of(op, sizes, m)) {
+      flush();
+      device_kernel(t, Cost::matrix, m.flops(), m.flops() > 0 ? matrix_seconds(d_, peak_, m) : 0,
+                    s);
+      return;
+    }
+    if (!pricing_.fused) flush();
+    kernel_flops_ += work;
+    double written = 0;
+    for (int v : s.outs) written += elements(v);
+    for (int v : s.ins) {  // an op without work moves data: it reads no more than it writes
+      if (!made_in_kernel_.count(v))
+        note_read(v, work > 0 ? elements(v) : std::min(elements(v), written));
+    }
+    for (int v : s.outs) made_in_kernel_.insert(v);
+    kernel_end_ = t;
+  }
+
+  void written_attention(int t, bool forward, const LabelSizes& sizes) {
+    const auto of = [&](char l) { return static_cast<double>(sizes.at(l)); };
+    const double batch = of('b') * of('g') * of('r'), s = of('s'), t_keys = of('t');
+    const double scores = batch * s * t_keys * static_cast<double>(pricing_.bytes.activation);
+    const auto product = [&](double m, double n, double k) {
+      const double bytes = static_cast<double>(pricing_.bytes.activation) * batch *
+                           (m * n + m * k + n * k);
+      const MatrixSize size{.m = m, .n = n, .k = k, .batch = batch};
+      price_.flops += size.flops();
+      ++price_.kernels;
+      return size.flops() > 0 ? kernel_seconds(d_, matrix_seconds(d_, peak_, size), bytes) : 0;
+    };
+    const auto passes = [&](double n) {
+      price_.kernels += n > 0 ? 2 : 0;
+      return scores > 0 ? 2 * d_.launch_seconds + n * scores / (d_.memory_bandwidth * d_.memory_share)
+                        : 0;
+    };
+    double seconds = 0;
+    if (forward || pricing_.scores->recomputed) {
+      seconds += product(s, t_keys, of('h')) + product(s, of('u'), t_keys);
+      seconds += passes(pricing_.scores->passes_forward);
+    }
+    if (!forward) {
+      seconds += product(s, t_keys, of('u')) + product(t_keys, of('u'), s);
+      seconds += product(s, of('h'), t_keys) + product(t_keys, of('h'), s);
+      seconds += passes(pricing_.scores->passes_backward);
+    }
+    price_.steps[t] = {.seconds = seconds, .cost = Cost::attention};
+  }
+
+  // A product of two operands that share a contracted label and each keep one.
+  static bool matrix_of(const Op& op, const LabelSizes& sizes, MatrixSize& m) {
+    if (op.ins.size() != 2) return false;
+    bool has_m = false, has_n = false, has_k = false;
+    for (size_t i = 0; i < sizes.labels.size(); ++i) {
+      const char l = sizes.labels[i];
+      const auto in = [&](const std::string& labels) {
+        return labels.find(l) != std::string::npos;
+      };
+      const bool a = in(op.in_labels[0]), b = in(op.in_labels[1]), out = in(op.out_labels[0]);
+      const double n = static_cast<double>(sizes.sizes[i]);
+      if (a && b && out) m.batch *= n;
+      if (a && b && !out) m.k *= n, has_k = true;
+      if (a && !b) m.m *= n, has_m = true;
+      if (b && !a) m.n *= n, has_n = true;
+    }
+    return has_m && has_n && has_k;
+  }
+
+  void device_kernel(int t, Cost cost, double flops, double compute_seconds, const Step& s) {
+    double bytes = 0;
+    for (int v : s.ins) bytes += bytes_of(v);
+    for (int v : s.outs) {
+      const bool accumulated = pricing_.fused && uses_[v] == 1 &&
+                               last_use_[v] < static_cast<int>(body_.steps.size()) &&
+                               body_.steps[last_use_[v]].kind == StepKind::accum;
+      if (accumulated) by_product_[v] = true;
+      if (!accumulated) bytes += bytes_of(v);
+    }
+    price_.steps[t] = {.seconds = flops > 0 ? kernel_seconds(d_, compute_seconds, bytes) : 0,
+                       .cost = cost};
+    price_.flops += flops;
+    price_.kernels += flops > 0;
+  }
+
+  void accumulate(int t, const Step& s) {
+    const int v = s.ins[0];
+    const char letter = body_.states[s.state].name[0];
+    const double state =
+        elements(v) *
+        static_cast<double>(pricing_.bytes.of((*body_.graph)[body_.versions[v].value], letter)) *
+        (first_ ? 1 : 2);
+    if (by_product_[v]) {
+      price_.steps[t] = {.seconds = state / (d_.memory_bandwidth * d_.memory_share),
+                         .cost = Cost::memory};
+      return;
+    }
+    if (!pricing_.fused) flush();
+    if (!made_in_kernel_.count(v)) note_read(v, elements(v));
+    kernel_bytes_ += state;
+    kernel_flops_ += first_ ? 0 : elements(v);
+    kernel_end_ = t;
+  }
+
+  void note_read(int version, double n) {
+    double& most = read_[version];
+    most = std::max(most, n * element_bytes(version));
+  }
+
+  void flush() {
+    if (kernel_end_ >= 0) {
+      double bytes = kernel_bytes_;
+      for (const auto& [version, read] : read_) bytes += read;
+      for (int v : made_in_kernel_) {
+        if (last_use_[v] > kernel_end_) bytes += bytes_of(v);
+      }
+      StepPrice& p = price_.steps[kernel_end_];
+      p.seconds += bytes > 0 ? kernel_seconds(d_, kernel_flops_ / vector_peak_, bytes) : 0;
+      price_.kernels += bytes > 0;
+    }
+    kernel_end_ = -1;
+    kernel_bytes_ = kernel_flops_ = 0;
+    read_.clear();
+    made_in_kernel_.clear();
+  }
+
+  const Device& d_;
+  const Pricing& pricing_;
+  const Mesh& mesh_;
+  const LoweredBody& body_;
+  const int rank_;
+  const bool first_;
+  const double peak_, vector_peak_;
+  std::vector<char> letters_;         // by value: of the state it is read from or written to
+  std::vector<int> uses_, last_use_;  // by version
+  std::vector<bool> by_product_;      // by version: never written, added to a sum as it is made
+  std::map<int, double> read_;        // version -> bytes, of the open kernel
+  std::set<int> made_in_kernel_;
+  double kernel_bytes_ = 0, kernel_flops_ = 0;
+  int kernel_end_ = -1;
+  BodyPrice price_;
+};
+
+}  // namespace
+
+BodyPrice price_body(const Device& device, const Pricing& pricing, const Mesh& mesh,
+                     const LoweredBody& body, int rank, bool first,
+                     const CollectivePrice& collective) {
+  return BodyPricer(device, pricing, mesh, body, rank, first).run(collective);
+}
+
+}  // namespace myriad

@@ -1,0 +1,203 @@
+#include "machine/simulate_classes.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+
+namespace myriad {
+
+int Classes::index_of(AtomList list) const {
+  const auto at = std::find(atoms.begin(), atoms.end(), list);
+  CHECK(at != atoms.end(), "atoms of no collective");
+  return static_cast<int>(at - atoms.begin());
+}
+
+const GroupShape& Classes::shape(int a, int rank) const {
+  return uniform[a].ranks > 0 ? uniform[a] : shapes[shape_of_rank[a][rank]];
+}
+
+namespace {
+
+class Painter {
+ public:
+  Painter(const Program& program, const Cluster& cluster) : p_(program), cluster_(cluster) {
+    c_.stages = program.stages;
+    c_.columns = program.mesh.ranks() / program.stages;
+    c_.colour.assign(c_.columns, 0);
+    const int pp = program.mesh.find("pp");
+    stage_atom_ = pp < 0 ? 0 : static_cast<AtomSet>(1u << pp);
+  }
+
+  Classes run(int64_t most_colours) {
+    collect_atoms();
+    by_sizes();
+    by_place();
+    by_company();
+    const int n = 1 + *std::max_element(c_.colour.begin(), c_.colour.end());
+    if (n > most_colours) {
+      take_as_one();
+    } else {
+      c_.priced.resize(n);
+      c_.size.assign(n, 0);
+      for (int i = 0; i < c_.columns; ++i) {
+        if (c_.size[c_.colour[i]]++ == 0) c_.priced[c_.colour[i]] = {i};
+      }
+    }
+    find_kinds();
+    return std::move(c_);
+  }
+
+ private:
+  // New colours: (old colour, what is seen), numbered by first column.
+  template <class F>
+  void refine(const F& seen) {
+    std::map<std::pair<int, int64_t>, int> ids;
+    for (int i = 0; i < c_.columns; ++i) {
+      c_.colour[i] =
+          ids.try_emplace({c_.colour[i], seen(i)}, static_cast<int>(ids.size())).first->second;
+    }
+  }
+
+  void collect_atoms() {
+    std::set<AtomList> all;
+    for (const LoweredBody& body : p_.bodies) {
+      for (const Step& s : body.steps) {
+        if (s.kind == StepKind::move && sends(s.what)) all.insert(s.atoms);
+      }
+    }
+    for (const AtomList& a : all) {
+      c_.atoms.push_back(a);
+      c_.over_stages.push_back(a.set() & stage_atom_);
+      c_.uniform.push_back(uniform_shape(cluster_, p_.mesh, a));
+    }
+  }
+
+  void by_sizes() {
+    std::set<std::pair<int64_t, AtomList>> uneven;
+    const auto see = [&](int64_t size, AtomList cut) {
+      if (size % p_.mesh.parts(cut) != 0) uneven.insert({size, cut});
+    };
+    for (const LoweredBody& body : p_.bodies) {
+      for (const Version& v : body.versions) {
+        const Sizes& sizes = (*body.graph)[v.value].sizes;
+        for (int d = 0; d < v.layout.dims; ++d) see(sizes[d], v.layout.cuts[d]);
+      }
+      for (const Step& s : body.steps) {
+        for (size_t l = 0; l < s.cuts.size(); ++l) see(body.ops[s.op].size.sizes[l], s.cuts[l]);
+      }
+      for (const StateUse& s : body.states) {
+        const Sizes& sizes = (*body.graph)[s.value].sizes;
+        for (int d = 0; d < s.layout.dims; ++d) see(sizes[d], s.layout.cuts[d]);
+      }
+    }
+    for (const auto& [size, cut] : uneven) {
+      refine([&, size = size, cut = cut](int column) {
+        return p_.mesh.range(size, cut, column).size();
+      });
+    }
+  }
+
+  void by_place() {
+    c_.shape_of_rank.resize(c_.atoms.size());
+    std::map<GroupShape, int> ids;
+    for (size_t a = 0; a < c_.atoms.size(); ++a) {
+      if (c_.uniform[a].ranks > 0) continue;
+      std::vector<int>& of = c_.shape_of_rank[a];
+      of.assign(p_.mesh.ranks(), -1);
+      for (int r = 0; r < p_.mesh.ranks(); ++r) {
+        if (of[r] >= 0) continue;
+        const std::vector<int> group = p_.mesh.group(c_.atoms[a], r);
+        const int id =
+            ids.try_emplace(shape_of(cluster_, group), static_cast<int>(ids.size())).first->second;
+        for (int g : group) of[g] = id;
+      }
+      for (int s = 0; s < p_.stages; ++s) {
+        refine([&](int column) { return of[c_.rank(s, column)]; });
+      }
+    }
+    c_.shapes.resize(ids.size());
+    for (const auto& [shape, id] : ids) c_.shapes[id] = shape;
+    std::set<std::pair<int, int>> pairs;
+    for (int s = 0; s < p_.stages; ++s) {
+      for (const Action& a : p_.actions[s]) {
+        if (a.act == Act::send) pairs.insert({s, a.peer});
+      }
+    }
+    for (const auto& [from, to] : pairs) {
+      refine([&, from = from, to = to](int column) {
+        return level_between(cluster_, c_.rank(from, column), c_.rank(to, column));
+      });
+    }
+  }
+
+  // The columns of a group; a group over stages meets all of them.
+  std::vector<int> group(AtomList atoms, int column) const {
+    AtomList inside;
+    for (Atom a : atoms) {
+      if (!(stage_atom_ >> a & 1)) inside.push(a);
+    }
+    return p_.mesh.group(inside, column);
+  }
+
+  void by_company() {
+    for (int before = -1, now = 0; before != now;) {
+      before = 1 + *std::max_element(c_.colour.begin(), c_.colour.end());
+      if (before == 1) return;
+      for (const AtomList& a : c_.atoms) {
+        std::map<std::vector<int>, int> ids;
+        std::vector<int64_t> seen(c_.columns, -1);
+        for (int i = 0; i < c_.columns; ++i) {
+          if (seen[i] >= 0) continue;
+          const std::vector<int> members = group(a, i);
+          std::vector<int> colours;
+          for (int m : members) colours.push_back(c_.colour[m]);
+          std::sort(colours.begin(), colours.end());
+          const int id = ids.try_emplace(colours, static_cast<int>(ids.size())).first->second;
+          for (int m : members) seen[m] = id;
+        }
+        refine([&](int column) { return seen[column]; });
+      }
+      now = 1 + *std::max_element(c_.colour.begin(), c_.colour.end());
+    }
+  }
+
+  void take_as_one() {
+    c_.exact = false;
+    std::set<int> sample;
+    for (int64_t i = 0; i < 64; ++i) sample.insert(static_cast<int>(i * (c_.columns - 1) / 63));
+    c_.priced = {std::vector<int>(sample.begin(), sample.end())};
+    c_.size = {c_.columns};
+    c_.colour.assign(c_.columns, 0);
+  }
+
+  void find_kinds() {
+    for (const AtomList& a : c_.atoms) {
+      std::map<std::vector<int>, int> ids;
+      std::vector<int> kind;
+      for (int colour = 0; colour < c_.colours(); ++colour) {
+        std::set<int> colours;
+        for (int m : group(a, c_.priced[colour][0])) colours.insert(c_.colour[m]);
+        const std::vector<int> list(colours.begin(), colours.end());
+        kind.push_back(ids.try_emplace(list, static_cast<int>(ids.size())).first->second);
+      }
+      std::vector<std::vector<int>> kinds(ids.size());
+      for (const auto& [list, id] : ids) kinds[id] = list;
+      c_.kind_of.push_back(std::move(kind));
+      c_.kinds.push_back(std::move(kinds));
+    }
+  }
+
+  const Program& p_;
+  const Cluster& cluster_;
+  AtomSet stage_atom_ = 0;
+  Classes c_;
+};
+
+}  // namespace
+
+Classes classes_of(const Program& program, const Cluster& cluster, int64_t most_colours) {
+  return Painter(program, cluster).run(most_colours);
+}
+
+}  // namespace myriad

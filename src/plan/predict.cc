@@ -1,0 +1,81 @@
+#include "plan/predict.h"
+
+#include "base/error.h"
+#include "passes/lower.h"
+
+namespace myriad {
+
+Workload workload_of(const PlannedRun& run) {
+  const double tokens = static_cast<double>(run.rows * run.sequence);
+  const ModelConfig& m = run.model;
+  const double causal = model_flops_per_token(m, run.sequence);
+  const double half = 6 * static_cast<double>(m.layers * m.heads * m.head_dim *
+                                              run.sequence);  // the half that is masked
+  return {.tokens = tokens,
+          .model_flops = tokens * causal,
+          .model_flops_full_attention = tokens * (causal + half)};
+}
+
+namespace {
+
+void warn_of_placement(const Plan& plan, const Cluster& cluster, std::vector<std::string>& out) {
+  if (cluster.shared()) return;
+  const Level& node = cluster.levels[0];
+  const int64_t n = node.devices;
+  if (n <= 0 || cluster.levels.size() < 2) return;
+  if (plan.tp > n) {
+    out.push_back(
+        fmt::format("tp {} spans nodes of {} devices: its collectives run over {}; tp of at most "
+                    "{} stays inside one",
+                    plan.tp, n, cluster.levels[1].name, n));
+  } else if (n % plan.tp != 0) {
+    int64_t below = plan.tp;
+    while (n % below != 0) --below;
+    out.push_back(
+        fmt::format("tp {} does not divide the {} devices of a node: some tp groups span two "
+                    "nodes; tp {} stays inside one",
+                    plan.tp, n, below));
+  }
+}
+
+}  // namespace
+
+SimulateOptions simulate_options(const PlannedRun& run, const Cluster& cluster,
+                                 const PredictOptions& options) {
+  SimulateOptions o{
+      .pricing = pricing_for(cluster, run.dtype), .work = workload_of(run), .memory = {}};
+  o.pricing.fused = options.fused;
+  if (options.system != nullptr) {
+    o.pricing.bytes = options.system->bytes;
+    o.pricing.scores = options.system->scores;
+  }
+  return o;
+}
+
+Prediction predict(const PlannedRun& run, const Cluster& cluster, const PredictOptions& options) {
+  check_ranks(cluster, run.plan.ranks());
+  SimulateOptions o = simulate_options(run, cluster, options);
+  const DType real = o.pricing.dtype == "fp64" ? DType::f64 : DType::f32;
+  const auto emit = [&](int64_t rows) {
+    return emit_model(run.model, rows, run.sequence, real, run.optimizer);
+  };
+  Prediction p{.program = lower(emit, run.plan, {.rows = run.rows, .check = options.check}),
+               .simulation = {}};
+  if (options.memory) {
+    o.memory = [&](int rank) {
+      return plan_memory(p.program, rank, options.scratch,
+                         [&](const Value& v, char state) { return o.pricing.bytes.of(v, state); });
+    };
+  }
+  p.simulation = simulate(p.program, cluster, o);
+  auto& out = p.simulation.warnings;
+  warn_of_placement(run.plan, cluster, out);
+  const ModelConfig& m = run.model;
+  const auto uneven =
+      warnings(run.plan, static_cast<int>(m.layers), run.rows, static_cast<int>(m.kv_heads),
+               static_cast<int>(m.heads), m.vocabulary, m.ffn);
+  out.insert(out.end(), uneven.begin(), uneven.end());
+  return p;
+}
+
+}  // namespace myriad

@@ -1,0 +1,100 @@
+#include "report/run_files.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "base/error.h"
+#include "data/files.h"
+
+namespace myriad {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+json read_json(const fs::path& file) {
+  if (!fs::exists(file)) return nullptr;
+  try {
+    return json::parse(read_file(file));
+  } catch (const json::exception& e) {
+    throw Error(fmt::format("is not JSON: {}", e.what()), file);
+  }
+}
+
+void flatten(const YAML::Node& node, const std::string& key, std::map<std::string, std::string>& to) {
+  if (node.IsMap()) {
+    for (const auto& entry : node) {
+      const auto name = entry.first.as<std::string>();
+      flatten(entry.second, key.empty() ? name : key + "." + name, to);
+    }
+    return;
+  }
+  YAML::Emitter out;
+  out << YAML::Flow << node;
+  to[key] = node.IsScalar() ? node.Scalar() : out.c_str();
+}
+
+std::map<std::string, std::string> read_config_keys(const fs::path& file) {
+  std::map<std::string, std::string> keys;
+  if (!fs::exists(file)) return keys;
+  try {
+    flatten(YAML::Load(read_file(file)), "", keys);
+  } catch (const YAML::Exception& e) {
+    throw Error(fmt::format("is not YAML: {}", e.what()), file);
+  }
+  return keys;
+}
+
+// A last line that a running or killed trainer has not finished is left out.
+std::map<std::string, Series> read_metrics(const fs::path& file) {
+  std::map<std::string, std::map<double, double>> figures;
+  std::istringstream lines(read_file(file));
+  int number = 0;
+  for (std::string text; std::getline(lines, text);) {
+    ++number;
+    const json line = json::parse(text, nullptr, false);
+    if (line.is_discarded() && lines.eof()) break;
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number())
+      throw Error(fmt::format("line {} is not a line of metrics", number), file);
+    for (const auto& [key, value] : line.items()) {
+      if (key != "step" && value.is_number()) figures[key][line["step"].get<double>()] = value.get<double>();
+    }
+  }
+  std::map<std::string, Series> out;
+  for (const auto& [key, by_step] : figures) {
+    for (const auto& [step, value] : by_step) {
+      out[key].x.push_back(step);
+      out[key].y.push_back(value);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+RunFiles read_run_files(const fs::path& folder) {
+  const fs::path metrics = folder / "metrics.jsonl";
+  if (!fs::exists(metrics))
+    throw Error("holds no metrics.jsonl", folder, "a run's folder: runs/NAME, or what --out named");
+  RunFiles run{.folder = folder.string(), .name = fs::absolute(folder / ".").lexically_normal().parent_path().filename().string()};
+  run.metrics = read_metrics(metrics);
+  run.config = read_config_keys(folder / "config.yaml");
+  run.summary = read_json(folder / "summary.json");
+  run.timeline = read_json(folder / "timeline.json");
+  run.predicted_timeline = read_json(folder / "timeline_predicted.json");
+  if (const auto at = run.config.find("name"); at != run.config.end()) run.name = at->second;
+  return run;
+}
+
+double figure(const json& object, const std::string& a, const std::string& b) {
+  const double none = std::nan("");
+  if (!object.is_object() || !object.contains(a)) return none;
+  const json& value = object[a];
+  if (!b.empty()) return figure(value, b);
+  return value.is_number() ? value.get<double>() : none;
+}
+
+}  // namespace myriad

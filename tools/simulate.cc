@@ -1,0 +1,106 @@
+// myriad simulate
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+
+#include "base/error.h"
+#include "machine/exec.h"
+#include "machine/simulate_report.h"
+#include "plan/explain.h"
+#include "tools/commands.h"
+#include "train/run_config.h"
+
+namespace myriad {
+
+namespace {
+
+struct Options {
+  std::string run, cluster, trace, dtype;
+  std::vector<std::string> overrides;
+  double tokens = 0;
+  bool json = false, explain = false;
+};
+
+PlannedRun planned(const RunConfig& c, const Cluster& cluster, const std::string& dtype) {
+  PlannedRun run{.model = c.model,
+                 .plan = c.plan,
+                 .rows = c.rows(),
+                 .sequence = c.train.sequence_length,
+                 .optimizer = c.train.optimizer,
+                 .dtype = dtype};
+  if (dtype.empty() && c.train.dtype == DType::f64 && cluster.device.peak_flops.count("fp64"))
+    run.dtype = "fp64";
+  return run;
+}
+
+void write_trace(const std::string& path, const Prediction& p) {
+  std::ofstream out(path);
+  out << chrome_trace(p.simulation, p.program);
+  out.close();
+  if (!out) throw Error("cannot be written", path);
+}
+
+int run_simulate(const Options& o) {
+  const RunConfig config = read_run(o.run, o.overrides);
+  const Cluster cluster = read_cluster(cluster_file(o.cluster.empty() ? "laptop" : o.cluster));
+  const PlannedRun run = planned(config, cluster, o.dtype);
+  PredictOptions options;
+  if (cluster.shared()) {  // this machine, so these kernels
+    options.scratch = [&](const Op& op, const LabelSizes& local, DType real) {
+      return kernel_scratch(config.train.kernels, op, local, real);
+    };
+  }
+  const Prediction p = predict(run, cluster, options);
+  if (!o.trace.empty()) write_trace(o.trace, p);
+  nlohmann::json line = to_json(p.simulation, o.tokens);
+  std::string text = fmt::format("{}: {}\n", config.name, show(config.plan)) +
+                     to_text(p.simulation, p.program, cluster, o.tokens);
+  if (o.explain) {
+    const Explanation e = explain(run, cluster, options);
+    line["explain"] = to_json(e);
+    text += to_text(e);
+  }
+  if (o.json) {
+    line["cluster"] = cluster.name;
+    print_json(line);
+  } else {
+    fmt::print("{}", text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, int& status) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand(
+      "simulate", "Prices a run on a cluster that need not exist: step time, memory, MFU, and why");
+  c->add_option("RUN", o->run, "The run file (docs/configuration.md)")
+      ->required()
+      ->type_name("RUN.yaml");
+  c->add_option(
+       "--cluster", o->cluster,
+       "A cluster file (docs/cluster-files.md) or the name of a shipped one; default: laptop")
+      ->type_name("FILE");
+  c->add_option(
+       "--dtype", o->dtype,
+       "Prices in bf16, fp16, fp32 or fp64; default: the first of these that the device has")
+      ->check(CLI::IsMember({"bf16", "fp16", "fp32", "fp64"}));
+  c->add_option("--trace", o->trace, "Writes the predicted timeline as Chrome-trace JSON")
+      ->type_name("FILE");
+  c->add_option("--tokens", o->tokens, "Token budget: adds days and device-hours")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  c->add_flag("--explain", o->explain,
+              "Says what limits the step and what changes would bring, each simulated");
+  add_overrides(*c, o->overrides, "layout.tp=4");
+  add_json(*c, o->json);
+  add_examples(*c,
+               {"myriad simulate examples/telechat2-115b.yaml --cluster ascend-910b",
+                "myriad simulate examples/telechat2-115b.yaml --cluster h100 --explain",
+                "myriad simulate examples/dense-1.2t.yaml --cluster b200 --tokens 15e12 --json"});
+  c->callback([o, &status] { status = run_simulate(*o); });
+}
+
+}  // namespace myriad

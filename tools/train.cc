@@ -1,0 +1,138 @@
+// myriad train
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+
+#include "base/error.h"
+#include "ckpt/checkpoint.h"
+#include "report/page.h"
+#include "tools/commands.h"
+#include "train/trainer.h"
+
+namespace myriad {
+
+namespace {
+
+struct Options {
+  std::string run, out, resume;
+  std::vector<std::string> overrides, allow;
+  bool json = false, quiet = false;
+};
+
+void print_end(const RunSummary& s, std::FILE* out) {
+  fmt::print(out, "\n  {:.3f} bits per byte of held-out text; gzip -9 {:.3f}, zstd -19 {:.3f}\n",
+             s.heldout_bits_per_byte, s.gzip_bits_per_byte, s.zstd_bits_per_byte);
+  fmt::print(out, "  {} steps in {}, {} tokens/s, MFU {:.1f} %; evaluation {}\n", grouped(s.steps),
+             duration_text(s.step_seconds), grouped(static_cast<int64_t>(s.tokens_per_second)),
+             100 * s.mfu, duration_text(s.evaluate_seconds));
+  for (const Passage& p : s.passages)
+    fmt::print(out, "\n  \"{}\" goes on:\n{}{}\n", p.prompt, p.prompt, p.text);
+  fmt::print(out, "\n{}", comparison_table(s.predicted, s.measured));
+  fmt::print(out, "  {} of {} steps as predicted\n", grouped(s.steps_compared - s.steps_different),
+             grouped(s.steps_compared));
+}
+
+std::atomic<int> signals{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+// The first asks the run to save and leave after its step, the second leaves at once.
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) {
+    if (signals.fetch_add(1) > 0) _exit(128 + signal);
+  };
+  action.sa_flags = SA_RESTART;
+  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
+void print_interrupted(const Options& o, const RunSummary& s) {
+  const std::string command = "myriad train --resume " + s.folder;
+  if (o.json) {
+    print_json(
+        {{"interrupted", true}, {"steps", s.steps}, {"folder", s.folder}, {"resume", command}});
+  } else {
+    fmt::print("saved after step {}; go on with\n  {}\n", s.steps, command);
+  }
+}
+
+// The run is done and its files are there: a report that cannot be written is told, and does not
+// make it fail.
+void leave_report(const std::string& folder, const Console& console) {
+  try {
+    const std::string file = write_report(folder).string();
+    if (!console.quiet) fmt::print(console.out, "\n  report   {}\n", file);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "warning: no report: {}\n", e.what());
+  }
+}
+
+int run_train(const Options& o) {
+  if (o.run.empty() && o.resume.empty())
+    throw Error("a run file is missing", "train", "myriad train RUN.yaml, or --resume FOLDER");
+  if (!o.allow.empty() && o.resume.empty())
+    throw Error("needs --resume", "--allow", "it names keys that may differ from a checkpoint's");
+  const std::filesystem::path from = o.resume.empty() ? "" : find_checkpoint(o.resume);
+  const RunConfig config =
+      read_run(o.run.empty() ? from / "config.yaml" : std::filesystem::path(o.run), o.overrides);
+  const std::string folder = !o.out.empty()     ? o.out
+                             : from.empty()     ? "runs/" + config.name
+                             : from == o.resume ? run_of(from).string()
+                                                : o.resume;
+  Console console{.out = o.json ? stderr : stdout, .quiet = o.quiet};
+  const char* terminal = std::getenv("TERM");
+  console.live =
+      !o.quiet && isatty(fileno(console.out)) && !(terminal && std::string(terminal) == "dumb");
+  catch_signals();
+  const RunSummary s = train(
+      config, folder, {.console = console, .resume = from, .allow = o.allow, .interrupted = [] {
+                         return signals > 0;
+                       }});
+  if (s.interrupted) {
+    print_interrupted(o, s);
+    return 0;
+  }
+  leave_report(folder, console);
+  if (!o.quiet) print_end(s, console.out);
+  if (o.json) {
+    print_json(to_json(s));
+  } else {
+    fmt::print("{}\n", folder);
+  }
+  return s.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, int& status) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand(
+      "train",
+      "Trains a model as a run file says, and leaves a folder with metrics, summary and weights");
+  c->add_option("RUN", o->run,
+                "The run file (docs/configuration.md); with --resume the checkpoint's own")
+      ->type_name("RUN.yaml");
+  c->add_option("--resume", o->resume,
+                "Goes on from the newest checkpoint of a run, or from this checkpoint")
+      ->type_name("FOLDER");
+  c->add_option("--allow", o->allow,
+                "With --resume: a key that may differ from the checkpoint's, all below it too; may "
+                "be repeated")
+      ->type_name("KEY")
+      ->allow_extra_args(false);
+  c->add_option("--out", o->out,
+                "Folder to leave; by default runs/NAME under the working directory")
+      ->type_name("FOLDER");
+  add_overrides(*c, o->overrides, "layout.tp=4");
+  add_json(*c, o->json);
+  c->add_flag("--quiet", o->quiet, "Only warnings, failures and the folder");
+  add_examples(*c, {"myriad train examples/bilingual.yaml",
+                    "myriad train examples/tiny.yaml -s train.steps=20 --json",
+                    "myriad train --resume runs/bilingual -s layout.tp=1",
+                    "myriad train examples/bilingual.yaml --out /tmp/try -s layout.dp=1 -s "
+                    "layout.zero=0 -s layout.stages=[1,1,1,1]"});
+  c->callback([o, &status] { status = run_train(*o); });
+}
+
+}  // namespace myriad

@@ -1,4 +1,4 @@
-// Measurements read from the shipped files, and the gates of issue 5 that a quick test can hold.
+// Measurements read from the shipped files, and the gates that a quick test can hold.
 #include "plan/measured.h"
 
 #include <gtest/gtest.h>

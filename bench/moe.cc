@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "bench.h"
 #include "data/samples.h"
 #include "train/report.h"
 #include "train/run_config.h"
@@ -34,24 +35,6 @@ ModelConfig model_of_eight() {
   m.norm_eps = 1e-5;
   m.moe = {.experts = 8, .top_k = 2, .expert_ffn = 704, .routing = {.load_balance = 0.01}};
   return m;
-}
-
-Batch random_batch(int64_t rows, int64_t sequence, int64_t vocabulary) {
-  Batch b{.rows = rows, .sequence = sequence};
-  uint64_t x = 1;
-  for (int64_t i = 0; i < rows * sequence; ++i) {
-    x = x * 6364136223846793005u + 1442695040888963407u;
-    b.ids.push_back(static_cast<int32_t>((x >> 33) % static_cast<uint64_t>(vocabulary)));
-    b.targets.push_back(static_cast<int32_t>((x >> 23) % static_cast<uint64_t>(vocabulary)));
-    b.positions.push_back(static_cast<int32_t>(i % sequence));
-    b.documents.push_back(0);
-  }
-  return b;
-}
-
-double median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + static_cast<long>(x.size() / 2), x.end());
-  return x[x.size() / 2];
 }
 
 void print(const char* figure, double value, const char* more = "") {

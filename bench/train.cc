@@ -5,12 +5,12 @@
 //   one_rank_share: model FLOPs per second of one rank over the local matrix-product peak.
 //   layout_ratio: seconds a step of dp 2 x tp 2 x pp 2, zero 1, 4 micro-batches over those of one
 //   rank, steps in turn.
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 
+#include "bench.h"
 #include "train/job.h"
 #include "train/peak.h"
 
@@ -30,24 +30,6 @@ ModelConfig model_50m() {
   m.vocabulary = 16384;
   m.norm_eps = 1e-5;
   return m;
-}
-
-Batch random_batch(int64_t rows, int64_t sequence, int64_t vocabulary) {
-  Batch b{.rows = rows, .sequence = sequence};
-  uint64_t x = 1;
-  for (int64_t i = 0; i < rows * sequence; ++i) {
-    x = x * 6364136223846793005u + 1442695040888963407u;
-    b.ids.push_back(static_cast<int32_t>((x >> 33) % static_cast<uint64_t>(vocabulary)));
-    b.targets.push_back(static_cast<int32_t>((x >> 23) % static_cast<uint64_t>(vocabulary)));
-    b.positions.push_back(static_cast<int32_t>(i % sequence));
-    b.documents.push_back(0);
-  }
-  return b;
-}
-
-double median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + static_cast<long>(x.size() / 2), x.end());
-  return x[x.size() / 2];
 }
 
 std::unique_ptr<Job> make_job(Plan plan, Pool& pool) {

@@ -71,19 +71,7 @@ void with_expert(const KernelCall& call, int64_t expert, F f) {
 
 }  // namespace
 
-bool on_rows(const Op& op) {
-  switch (op.row) {
-    case Row::dispatch:
-    case Row::combine:
-    case Row::dispatch_w:
-    case Row::collect_w:
-      return false;
-    default:
-      return any_labels(op, is_routed);
-  }
-}
-
-bool is_grouped(const Op& op) { return on_rows(op) && any_labels(op, is_dense_by_expert); }
+bool is_grouped(const Op& op) { return works_on_rows(op) && any_labels(op, is_dense_by_expert); }
 
 Op collapsed(const Op& op) {
   const bool grouped = is_grouped(op);

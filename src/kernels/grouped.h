@@ -10,8 +10,7 @@ namespace myriad {
 
 inline bool is_routed(std::string_view labels) { return labels.starts_with("ebs"); }
 
-// Some operand or output is routed, and the op is to be collapsed.
-bool on_rows(const Op& op);
+// Of an op that works on rows (ir/graph.h): whether something dense has label e.
 bool is_grouped(const Op& op);
 
 // The op with Z for "ebs" and, if grouped, without the label e of dense ones. CHECKs that dense

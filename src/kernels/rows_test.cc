@@ -339,16 +339,16 @@ TEST(Grouped, LargeAndSmall) {
 TEST(Grouped, Kinds) {
   for (const char* rule : kGrouped) {
     const Trial t(Row::contract, rule, {"ebsdf", {2, 2, 2, 2, 2}}, DType::f32);
-    EXPECT_TRUE(on_rows(t.op) && is_grouped(t.op)) << rule;
+    EXPECT_TRUE(works_on_rows(t.op) && is_grouped(t.op)) << rule;
   }
   for (const char* rule : kPlain) {
     const Trial t(Row::contract, rule, {"ebsdf", {2, 2, 2, 2, 2}}, DType::f32);
-    EXPECT_TRUE(on_rows(t.op) && !is_grouped(t.op)) << rule;
+    EXPECT_TRUE(works_on_rows(t.op) && !is_grouped(t.op)) << rule;
   }
   const Trial dense(Row::contract, "bsd,fd->bsf", {"bsdf", {2, 2, 2, 2}}, DType::f32);
-  EXPECT_FALSE(on_rows(dense.op));
+  EXPECT_FALSE(works_on_rows(dense.op));
   const Trial d(Row::dispatch, "bsd,bsj->ebsd", {"ebsdj", {2, 2, 2, 2, 1}}, DType::f32);
-  EXPECT_FALSE(on_rows(d.op));
+  EXPECT_FALSE(works_on_rows(d.op));
   const Trial s(Row::silu, "ebsf->ebsf", {"ebsf", {2, 3, 4, 5}}, DType::f32);
   EXPECT_EQ(collapsed(s.op).in_labels[0], "Zf");
   EXPECT_EQ(collapsed(s.op).size, (LabelSizes{"Zf", {24, 5}}));

@@ -8,7 +8,8 @@
 #include "train/report.h"
 #include "train/run_config.h"
 #include "train/settings.h"
-#include "train/show_text.h"
+#include "train/show_layout.h"
+#include "train/show_schedule.h"
 
 namespace myriad {
 
@@ -52,7 +53,7 @@ std::string text_of(const std::string& what, const Options& o) {
   if (what == "body") return head + body_text(program, o.body);
   const Pieces pieces =
       emit_model(c.model, 1, c.train.sequence_length, c.train.dtype, c.train.optimizer);
-  return head + layout_text(program, pieces, c.plan);
+  return head + show(list_layouts(program, pieces, c.plan));
 }
 
 }  // namespace

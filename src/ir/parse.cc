@@ -10,10 +10,6 @@ namespace myriad {
 
 namespace {
 
-DType parse_dtype(Line& line) {
-  return named(line, {DType::f32, DType::f64, DType::i32, DType::exact}, "a type");
-}
-
 MoveKind parse_move(Line& line) {
   using enum MoveKind;
   return named(line, {slice, first, reduce_scatter, all_to_all, all_reduce, all_gather, exchange},

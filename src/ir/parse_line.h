@@ -1,5 +1,5 @@
 // What the parser of programs reads: lines, token by token, and names. A Line is a view: the text
-// outlives it. Private to ir/parse.cc.
+// outlives it. For parsers of what the project itself prints.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ir/dtype.h"
 
 namespace myriad {
 
@@ -43,6 +44,7 @@ class Line {
   bool punctuation() const {
     return done() || kMarks.find(rest_[0]) != kMarks.npos || rest_.starts_with("->");
   }
+  std::string_view rest() const { return rest_; }
   // The next token as it stands, without taking it.
   std::string_view peek() const { return rest_.substr(0, length()); }
 
@@ -190,6 +192,10 @@ E named(Line& line, std::initializer_list<E> all, std::string_view what) {
     legal += fmt::format(" {}", name_of(e));
   }
   line.fail(fmt::format("{}:{}", what, legal));
+}
+
+inline DType parse_dtype(Line& line) {
+  return named(line, {DType::f32, DType::f64, DType::i32, DType::exact}, "a type");
 }
 
 // The lines, one after the other; behind the last one a line that is done.

@@ -110,7 +110,7 @@ std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int k
     out.push_back(
         fmt::format("{} {} over {}: the largest part is {}, {:.0f} % above even{}", what, n, parts,
                     most, 100.0 * (static_cast<double>(most * parts) / static_cast<double>(n) - 1),
-                    n < parts ? fmt::format("; {} parts are empty", parts - n) : ""));
+                    n == parts - 1 ? "; 1 part is empty" : n < parts ? fmt::format("; {} parts are empty", parts - n) : ""));
   };
   const int queries = heads / std::max(kv_heads, 1), tg = kv_cut(p.tp, kv_heads, queries);
   uneven("kv heads", kv_heads, tg);

@@ -29,7 +29,9 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
-std::string name(std::string_view text) {
+}  // namespace
+
+std::string printed_name(std::string_view text) {
   const bool bare = !text.empty() && !text.starts_with("->") &&
                     std::all_of(text.begin(), text.end(), [](unsigned char c) {
                       return c > ' ' && c < 127 &&
@@ -37,6 +39,8 @@ std::string name(std::string_view text) {
                     });
   return bare ? std::string(text) : quoted(text);
 }
+
+namespace {
 
 // How items are called from elsewhere: by name, with the index where the name does not tell them
 // apart.
@@ -46,7 +50,7 @@ Texts names_of(const Items& items) {
   for (const auto& item : items) ++uses[item.name];
   Texts out;
   for (const auto& item : items) {
-    out.push_back(name(item.name));
+    out.push_back(printed_name(item.name));
     if (uses[item.name] > 1) out.back() += fmt::format(" #{}", out.size() - 1);
   }
   return out;
@@ -88,8 +92,8 @@ std::string print_attrs(const Attrs& a) {
   if (a.stop != d.stop) out += fmt::format(" stop={}", a.stop);
   put_real(out, "a", a.a, d.a);
   put_real(out, "b", a.b, d.b);
-  if (a.label != d.label) out += " label=" + name({&a.label, 1});
-  if (a.to != d.to) out += " to=" + name({&a.to, 1});
+  if (a.label != d.label) out += " label=" + printed_name({&a.label, 1});
+  if (a.to != d.to) out += " to=" + printed_name({&a.to, 1});
   put_int(out, "lo", a.lo, d.lo);
   if (a.frequencies) out += fmt::format(" frequencies=[{}]", fmt::join(*a.frequencies, " "));
   put_real(out, "mscale", a.mscale, d.mscale);
@@ -107,19 +111,19 @@ std::string print_attrs(const Attrs& a) {
   put_real(out, "beta2", a.beta2, d.beta2);
   put_real(out, "eps", a.eps, d.eps);
   put_real(out, "decay", a.decay, d.decay);
-  if (a.state != d.state) out += " state=" + name(a.state);
+  if (a.state != d.state) out += " state=" + printed_name(a.state);
   return out;
 }
 
 std::string print_graph(const Graph& graph, int number) {
   std::string out = fmt::format("graph {} {}\n", number, name_of(graph.real));
   for (const Value& v : graph.values) {
-    out += fmt::format("  value {} {}", name(v.name), quoted(v.labels));
+    out += fmt::format("  value {} {}", printed_name(v.name), quoted(v.labels));
     if (!v.sizes.empty()) out += fmt::format(" {}", fmt::join(v.sizes, ","));
     out += fmt::format(" {}", name_of(v.dtype));
-    if (v.gradient_of >= 0) out += " gradient_of " + name(graph[v.gradient_of].name);
-    if (v.heading >= 0) out += " heading " + name(graph[v.heading].name);
-    if (v.routing >= 0) out += fmt::format(" rows {} density {}", name(graph[v.routing].name), v.density);
+    if (v.gradient_of >= 0) out += " gradient_of " + printed_name(graph[v.gradient_of].name);
+    if (v.heading >= 0) out += " heading " + printed_name(graph[v.heading].name);
+    if (v.routing >= 0) out += fmt::format(" rows {} density {}", printed_name(graph[v.routing].name), v.density);
     out += "\n";
   }
   return out;
@@ -131,12 +135,12 @@ class BodyPrinter {
       : body_(body), mesh_(mesh), states_(names_of(body.states)), defined_(body.versions.size()) {}
 
   std::string print(int graph) {
-    out_ = fmt::format("body {} piece {} graph {}\n", name(body_.name), body_.piece, graph);
+    out_ = fmt::format("body {} piece {} graph {}\n", printed_name(body_.name), body_.piece, graph);
     out_ += fmt::format("  inputs{}\n", after_space(versions(body_.inputs)));
     if (body_.loop)
       out_ += fmt::format("  loop rounds {} parts {} bound {}\n", body_.rounds, body_.parts, body_.bound);
     for (const StateUse& s : body_.states) {
-      out_ += fmt::format("  state {} of {} {}\n", name(s.name), value(s.value),
+      out_ += fmt::format("  state {} of {} {}\n", printed_name(s.name), value(s.value),
                           layout(s.layout, s.value));
     }
     print_unmade();
@@ -148,7 +152,7 @@ class BodyPrinter {
  private:
   static std::string after_space(const std::string& text) { return text.empty() ? "" : " " + text; }
 
-  std::string value(int id) const { return name((*body_.graph)[id].name); }
+  std::string value(int id) const { return printed_name((*body_.graph)[id].name); }
 
   std::string layout(const Layout& l, int of) const {
     return "[" + show(l, (*body_.graph)[of].labels, mesh_) + "]";
@@ -247,7 +251,7 @@ std::string print_action(const Action& a, const Texts& bodies, const Texts& buff
 std::string print_mesh(const Mesh& mesh) {
   std::string out;
   for (const Mesh::Axis& axis : mesh.declared()) {
-    out += fmt::format("{} {} {}", out.empty() ? "" : ",", name(axis.name), axis.size);
+    out += fmt::format("{} {} {}", out.empty() ? "" : ",", printed_name(axis.name), axis.size);
     if (axis.price != 1) out += fmt::format(" price {}", axis.price);
   }
   return "mesh" + out + "\n";
@@ -307,11 +311,11 @@ std::string print_program(const Program& program) {
   const Texts bodies = names_of(program.bodies), buffers = names_of(program.buffers);
   out += "\n";
   for (const Buffer& b : program.buffers) {
-    out += fmt::format("buffer {} of {} v{}\n", name(b.name), bodies[b.body], b.version);
+    out += fmt::format("buffer {} of {} v{}\n", printed_name(b.name), bodies[b.body], b.version);
   }
   for (size_t i = 0; i < program.states.size(); ++i) {
     const State& s = program.states[i];
-    out += fmt::format("state {} {}", i, name(s.name));
+    out += fmt::format("state {} {}", i, printed_name(s.name));
     if (s.unit >= 0) out += fmt::format(" unit {}", s.unit);
     out += fmt::format(" of {} use {} stages", bodies[s.body], s.use);
     out += (s.stages.empty() ? "" : " " + ranges(s.stages)) + "\n";

@@ -18,6 +18,8 @@ std::string print_program(const Program& program);
 // One line: "run layer.forward unit 3 mb 0 (y/L2.mb0) -> (y/L3.mb0) states 3-22".
 std::string show(const Action& action, const Program& program);
 
+// Bare, or quoted where a parser would not take it for one word.
+std::string printed_name(std::string_view name);
 const char* name_of(StepKind kind);
 const char* name_of(Act act);
 

@@ -9,7 +9,6 @@
 #include "data/testing.h"
 #include "train/generate.h"
 #include "train/model_folder.h"
-#include "train/show_text.h"
 
 namespace myriad {
 namespace {
@@ -122,16 +121,6 @@ TEST_F(Trainer, ALossThatIsNotFiniteStopsTheRun) {
 TEST(WholeUtf8, DropsWhatIsNoCharacter) {
   EXPECT_EQ(whole_utf8("a中\xE4\xB8"), "a中");
   EXPECT_EQ(whole_utf8("\x80z\xC0\xAF\xED\xA0\x80\xF0\x9F\x98\x80"), "z😀");
-}
-
-TEST(ScheduleText, ParsesBack) {
-  for (const auto& [kind, stages, chunks, mbs] : {std::tuple(ScheduleKind::gpipe, 3, 1, 4),
-                                                  {ScheduleKind::one_f_one_b, 4, 1, 7},
-                                                  {ScheduleKind::interleaved, 2, 2, 5}}) {
-    const Schedule s = make_schedule(kind, stages, chunks, mbs);
-    EXPECT_EQ(parse_schedule("# a comment\n" + schedule_text(s, chunks)), s);
-  }
-  EXPECT_THROW(parse_schedule("stage 0: f0.0 g1\n"), Error);
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
-// Layouts and schedules as text for people.
+// The order of passes as text for people.
 #pragma once
 
 #include <string>
+#include <string_view>
 
-#include "ir/plan.h"
-#include "ir/program.h"
 #include "passes/schedule.h"
 
 namespace myriad {
@@ -15,9 +14,5 @@ namespace myriad {
 std::string schedule_text(const Schedule& schedule, int chunks);
 // The order of passes back; throws Error naming the line.
 Schedule parse_schedule(std::string_view text);
-
-// The mesh, the rules of wanted layouts, every state at rest, and the named values of each body,
-// with what rank 0 of a stage that has them holds. What stands in brackets is read by parse_layout.
-std::string layout_text(const Program& program, const Pieces& pieces, const Plan& plan);
 
 }  // namespace myriad

@@ -1,4 +1,4 @@
-#include "train/show_text.h"
+#include "train/show_schedule.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "passes/lower.h"
 
 namespace myriad {
 
@@ -48,35 +47,6 @@ std::vector<std::vector<int>> begins_of(const Schedule& schedule, int chunks) {
 
 std::string cell(const Slot& slot) {
   return fmt::format("{}{}.{}", slot.forward ? 'f' : 'b', slot.chunk, slot.micro_batch);
-}
-
-std::string sizes_text(const Sizes& sizes) {
-  return sizes.empty() ? "1" : fmt::format("{}", fmt::join(sizes, "x"));
-}
-
-std::string local_text(const Mesh& mesh, const Layout& layout, const Sizes& sizes, int rank) {
-  Sizes local;
-  for (int d = 0; d < layout.dims; ++d)
-    local.push_back(local_range(mesh, layout, sizes, d, rank).size());
-  return sizes_text(local);
-}
-
-std::string value_line(const std::string& name, const Value& v, const Layout& layout,
-                       const Mesh& mesh, int rank) {
-  return fmt::format("  {:<46} {:<6} {:>16} {:<5} [{}] rank {}: {}\n", name,
-                     v.labels.empty() ? "-" : v.labels, sizes_text(v.sizes), name_of(v.dtype),
-                     show(layout, v.labels, mesh), rank, local_text(mesh, layout, v.sizes, rank));
-}
-
-std::string state_name(const State& s, const Pieces& pieces) {
-  if (s.unit < 0) return s.name;
-  const Piece& piece = pieces.pieces[pieces.units[s.unit]];
-  const int i = piece.find(std::string_view(s.name).substr(2));
-  if (i < 0) return fmt::format("{} of unit {}", s.name, s.unit);
-  std::string text = piece.params[i].published;
-  if (const size_t at = text.find("{}"); at != std::string::npos)
-    text.replace(at, 2, std::to_string(s.unit - 1));
-  return s.name.substr(0, 2) + text;
 }
 
 }  // namespace
@@ -130,31 +100,6 @@ Schedule parse_schedule(std::string_view text) {
     }
   }
   return schedule;
-}
-
-std::string layout_text(const Program& program, const Pieces& pieces, const Plan& plan) {
-  const Mesh& mesh = program.mesh;
-  const int per_stage = mesh.ranks() / program.stages;
-  std::string out = "mesh";
-  for (const Mesh::Axis& a : mesh.declared()) out += fmt::format(" {}={}", a.name, a.size);
-  out += fmt::format("   # {} ranks; the last varies fastest\nrules\n", mesh.ranks());
-  std::istringstream rules(rules_of(plan));
-  for (std::string line; std::getline(rules, line);) out += "  " + line + "\n";
-  out += "states   # p: parameter, m, v: moments, g: gradient sum\n";
-  for (const State& s : program.states) {
-    const LoweredBody& body = program.bodies[s.body];
-    const StateUse& use = body.states[s.use];
-    out += value_line(state_name(s, pieces), (*body.graph)[use.value], use.layout, mesh,
-                      s.stages.empty() ? 0 : s.stages[0] * per_stage);
-  }
-  for (const LoweredBody& body : program.bodies) {
-    out += "body " + body.name + "\n";
-    for (const Version& v : body.versions) {
-      const Value& value = (*body.graph)[v.value];
-      if (!value.temporary()) out += value_line(value.name, value, v.layout, mesh, 0);
-    }
-  }
-  return out;
 }
 
 }  // namespace myriad

@@ -96,11 +96,36 @@ class Training(unittest.TestCase):
             steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
             losses = [s["loss"] for s in steps if "loss" in s]
             self.assertLess(losses[-1], losses[0])
+            self.assertLess(summary["data_wait_seconds"], 0.1 * summary["step_seconds"])
+            self.seen(out, summary)
             r = myriad("generate", out, "--prompt", "the", "--max-tokens", "5", "--json")
             self.assertEqual(r.returncode, 0, r.stderr)
             r = myriad("train", out / "config.yaml", "--out", folder + "/again", "--quiet")
             self.assertEqual(r.returncode, 0, r.stderr)
             self.assertEqual((out / "model.safetensors").read_bytes(), pathlib.Path(folder, "again", "model.safetensors").read_bytes())
+
+    def seen(self, out, summary):
+        """`data show` gives back the documents of the corpus, piece by piece."""
+        r = myriad("data", "show", out, "--step", "3", "--json")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        step = json.loads(r.stdout)
+        self.assertEqual(len(step["rows"]), 5)
+        corpus = [json.loads(line) for line in (ROOT / "data/sample/documents.jsonl").read_text().splitlines()]
+        texts = "\n".join(d["text"] for d in corpus)
+        for row in step["rows"]:
+            self.assertEqual(sum(len(d["ids"]) for d in row["documents"]) + row["padding"], 48)
+            for d in row["documents"]:
+                self.assertIn(d["text"].strip("\ufffd"), texts)
+                self.assertIn(d["source"], {c.get("source", "") for c in corpus})
+        r = myriad("data", "show", out / "config.yaml", "--step", "3", "--row", "2", "--json")
+        self.assertEqual(json.loads(r.stdout)["rows"], step["rows"][2:3])
+        r = myriad("data", "show", out, "--step", "3", "--row", "2")
+        self.assertIn("document", r.stdout)
+        r = myriad("data", "show", out, "--step", "1000000")
+        self.assertEqual(r.returncode, 2)
+        r = myriad("data", "show", out, "--step", "1", "-s", "data.held_out_permille=500")
+        self.assertEqual(r.returncode, 2)
+        self.assertIn(summary["data"]["hash"], r.stderr)
 
 
 class Show(unittest.TestCase):

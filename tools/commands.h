@@ -21,6 +21,7 @@ void add_verify_predictions(CLI::App& verify, int& status);
 void add_show(CLI::App& app, int& status);
 void add_data(CLI::App& app, int& status);
 void add_data_encode(CLI::App& data, int& status);
+void add_data_show(CLI::App& data, int& status);
 void add_simulate(CLI::App& app, int& status);
 
 // "-s KEY=VALUE", any number of times.

@@ -1,4 +1,4 @@
-// myriad data tokenizer | pack
+// myriad data tokenizer | pack; encode, decode and show are in their own files
 #include <filesystem>
 #include <memory>
 
@@ -49,16 +49,16 @@ int run_tokenizer(const Options& o) {
 int run_pack(const Options& o) {
   if (!std::filesystem::exists(o.tokenizer))
     throw Error("no such file", o.tokenizer, "`myriad data tokenizer` makes one");
-  const Bpe bpe = Bpe::load(o.tokenizer);
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(o.tokenizer);
   const std::vector<std::string> texts = texts_of(o.corpus);
   make_parent(o.out);
-  const PackedFile file = pack_texts(texts, bpe, o.out);
+  const PackedFile file = pack_texts(texts, *tokenizer, o.out);
   if (o.json) {
     print_json({{"packed", o.out},
                 {"documents", file.documents()},
                 {"tokens", file.tokens()},
                 {"text_bytes", file.text_bytes()},
-                {"vocabulary", bpe.vocabulary()}});
+                {"vocabulary", tokenizer->vocabulary()}});
   } else {
     fmt::print("{}: {} documents, {} tokens, {:.2f} bytes a token\n", o.out, file.documents(),
                file.tokens(),
@@ -70,7 +70,8 @@ int run_pack(const Options& o) {
 }  // namespace
 
 void add_data(CLI::App& app, int& status) {
-  CLI::App* data = app.add_subcommand("data", "Tokenizers and packed files");
+  CLI::App* data =
+      app.add_subcommand("data", "Tokenizers, packed files, and what a run reads at a step");
   data->require_subcommand(1);
   const std::vector<std::string> examples = {
       "myriad data tokenizer data/sample/documents.jsonl --vocabulary 2048 --out "
@@ -83,19 +84,23 @@ void add_data(CLI::App& app, int& status) {
   CLI::App* pack =
       data->add_subcommand("pack", "Tokenises a corpus into one packed, checksummed file");
   for (CLI::App* c : {tokenizer, pack}) {
-    c->add_option("CORPUS", o->corpus, "A .jsonl or .txt file, or a folder of them")->required();
+    c->add_option("CORPUS", o->corpus,
+                  "A .jsonl or .txt file, .gz or .zst of one, or a folder of them")
+        ->required();
     c->add_option("--out", o->out, "File to write")->required()->type_name("FILE");
     add_json(*c, o->json);
   }
   tokenizer->add_option("--vocabulary", o->vocabulary, "Tokens, at least 257")
       ->capture_default_str()
       ->check(CLI::Range(257, INT32_MAX));
-  pack->add_option("--tokenizer", o->tokenizer, "tokenizer.json, as `data tokenizer` writes it")
+  pack->add_option("--tokenizer", o->tokenizer,
+                   "tokenizer.json, SentencePiece .model, or a folder with one")
       ->required()
       ->type_name("FILE");
   add_examples(*tokenizer, {examples[0]});
   add_examples(*pack, {examples[1]});
   add_data_encode(*data, status);
+  add_data_show(*data, status);
   tokenizer->callback([o, &status] { status = run_tokenizer(*o); });
   pack->callback([o, &status] { status = run_pack(*o); });
 }

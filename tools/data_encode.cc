@@ -8,8 +8,6 @@
 
 namespace myriad {
 
-void add_data_encode(CLI::App& data, int& status);
-
 namespace {
 
 using Json = nlohmann::json;

@@ -36,24 +36,12 @@ int64_t sequence_of(const fs::path& folder, const ModelConfig& model) {
   return std::min<int64_t>(model.positions > 0 ? model.positions : 256, 1024);
 }
 
-Bpe tokenizer_of(const fs::path& folder) {
-  const fs::path path = folder / "tokenizer.json";
-  if (!fs::exists(path))
-    throw Error("no such file: a folder to generate from holds its tokenizer", path,
-                "the folder that `myriad train` printed last");
-  try {
-    return Bpe::load(path);
-  } catch (const Error& e) {
-    throw Failure(e.what());
-  }
-}
-
 int run_generate(const Options& o) {
   const fs::path folder = o.folder;
   if (!fs::is_directory(folder))
     throw Error("no such folder", folder, "the folder that `myriad train` printed last");
   const ModelConfig model = read_model_config(folder / "config.json");
-  const Bpe tokenizer = tokenizer_of(folder);
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(folder);
   const std::vector<SafeTensors> weights = open_weights(folder);
   const int64_t sequence = o.sequence > 0 ? o.sequence : sequence_of(folder, model);
   Pool pool(0);
@@ -63,7 +51,7 @@ int run_generate(const Options& o) {
                     .sequence = sequence},
           pool, Job::Options{.generation_rows = 1});
   job.load(weights);
-  const std::string text = whole_utf8(generate(job, tokenizer, o.prompt, o.sampling));
+  const std::string text = whole_utf8(generate(job, *tokenizer, o.prompt, o.sampling));
   if (o.json) {
     print_json({{"prompt", o.prompt},
                 {"text", text},
@@ -80,8 +68,7 @@ int run_generate(const Options& o) {
 void add_generate(CLI::App& app, int& status) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("generate", "Continues a text with a trained model");
-  c->add_option("FOLDER", o->folder,
-                "Folder of a run: config.json, model.safetensors, tokenizer.json")
+  c->add_option("FOLDER", o->folder, "Folder of a run: config.json, model.safetensors, a tokenizer")
       ->required();
   c->add_option("--prompt", o->prompt, "The text to continue")->required()->type_name("TEXT");
   c->add_option("--max-tokens", o->sampling.max_tokens, "At most so many tokens")

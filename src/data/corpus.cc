@@ -6,11 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "data/compress.h"
 #include "data/files.h"
+#include "data/unicode_text.h"
 
 namespace myriad {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string optional_string(const nlohmann::json& line, const char* key, const std::string& where) {
   const auto found = line.find(key);
@@ -21,12 +25,22 @@ std::string optional_string(const nlohmann::json& line, const char* key, const s
   return found->get<std::string>();
 }
 
-Document parse_line(std::string_view text, const std::string& where) {
+// The parser's own words without where it thinks it is: it sees one line only.
+std::string reason_of(const nlohmann::json::parse_error& e) {
+  const std::string what = e.what();
+  const size_t column = what.find("column "), colon = what.find(": ", column);
+  return column == std::string::npos || colon == std::string::npos ? what : what.substr(colon + 2);
+}
+
+// offset: of the line in the file.
+Document parse_line(std::string_view text, const std::string& where, size_t offset) {
   nlohmann::json line;
   try {
     line = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& e) {
-    throw Error(fmt::format("not a JSON object: {}", e.what()), where);
+  } catch (const nlohmann::json::parse_error& e) {
+    throw Error(fmt::format("not a JSON object: at byte {} of the line (offset {}): {}", e.byte,
+                            offset + std::max<size_t>(e.byte, 1) - 1, reason_of(e)),
+                where);
   }
   if (!line.is_object()) {
     throw Error(fmt::format("not a JSON object but {}", line.type_name()), where);
@@ -37,10 +51,31 @@ Document parse_line(std::string_view text, const std::string& where) {
           .lang = optional_string(line, "lang", where)};
 }
 
-void read_one(const std::filesystem::path& path, std::vector<Document>& documents) {
-  const std::string bytes = read_file(path);
-  if (path.extension() == ".txt") {
-    if (!bytes.empty()) documents.push_back({.text = bytes, .source = path.filename(), .lang = ""});
+std::string contents(const fs::path& path) {
+  std::string bytes = read_file(path);
+  if (path.extension() == ".gz") return gunzip(bytes, path.string());
+  if (path.extension() == ".zst") return unzstd(bytes, path.string());
+  return bytes;
+}
+
+// ".jsonl" or ".txt", whether it is compressed or not; empty: no file of a corpus.
+std::string kind_of(fs::path path) {
+  if (path.extension() == ".gz" || path.extension() == ".zst") path.replace_extension();
+  const std::string kind = path.extension();
+  return kind == ".jsonl" || kind == ".txt" ? kind : "";
+}
+
+// source: of a plain text.
+void read_one(const fs::path& path, const std::string& source, std::vector<Document>& documents) {
+  std::string bytes = contents(path);
+  if (kind_of(path) == ".txt") {
+    if (const size_t bad = ill_formed_at(bytes); bad != std::string::npos) {
+      throw Error(fmt::format("not UTF-8: byte 0x{:02x} at offset {} of the text",
+                              static_cast<uint8_t>(bytes[bad]), bad),
+                  path);
+    }
+    if (!bytes.empty())
+      documents.push_back({.text = std::move(bytes), .source = source, .lang = ""});
     return;
   }
   int64_t number = 0;
@@ -48,36 +83,33 @@ void read_one(const std::filesystem::path& path, std::vector<Document>& document
     const size_t end = std::min(bytes.find('\n', begin), bytes.size());
     const std::string_view text(bytes.data() + begin, end - begin);
     ++number;
+    if (text.find_first_not_of(" \t\r") != std::string_view::npos) {
+      Document document = parse_line(text, fmt::format("{}:{}", path.string(), number), begin);
+      if (!document.text.empty()) documents.push_back(std::move(document));
+    }
     begin = end + 1;
-    if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    Document document = parse_line(text, fmt::format("{}:{}", path.string(), number));
-    if (!document.text.empty()) documents.push_back(std::move(document));
   }
-}
-
-bool is_corpus_file(const std::filesystem::path& path) {
-  return path.extension() == ".jsonl" || path.extension() == ".txt";
 }
 
 }  // namespace
 
-std::vector<Document> read_corpus(const std::filesystem::path& path) {
+std::vector<Document> read_corpus(const fs::path& path) {
   const char* hint = "scripts/corpus.py builds corpus/documents.jsonl; data/sample is a small one";
-  std::vector<std::filesystem::path> files;
-  if (std::filesystem::is_directory(path)) {
-    for (const auto& entry : std::filesystem::directory_iterator(path)) {
-      if (entry.is_regular_file() && is_corpus_file(entry.path())) files.push_back(entry.path());
+  std::vector<Document> documents;
+  if (fs::is_directory(path)) {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(path)) {
+      if (entry.is_regular_file() && !kind_of(entry.path()).empty()) files.push_back(entry.path());
     }
     std::sort(files.begin(), files.end());
-  } else if (!std::filesystem::exists(path)) {
+    for (const fs::path& file : files) read_one(file, file.lexically_relative(path), documents);
+  } else if (!fs::exists(path)) {
     throw Error("no such file or folder", path, hint);
-  } else if (!is_corpus_file(path)) {
-    throw Error("neither .jsonl nor .txt", path);
+  } else if (kind_of(path).empty()) {
+    throw Error("neither .jsonl nor .txt, with .gz or .zst behind or without", path);
   } else {
-    files.push_back(path);
+    read_one(path, path.filename(), documents);
   }
-  std::vector<Document> documents;
-  for (const auto& file : files) read_one(file, documents);
   if (documents.empty()) throw Error("holds no documents", path, hint);
   return documents;
 }

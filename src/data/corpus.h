@@ -21,8 +21,9 @@ struct CorpusSplit {
 };
 
 // A .jsonl file ({"text": ..., "source": ..., "lang": ...} a line, only text required), a .txt file
-// (one document), or a folder of both, read in order of file names. Documents with empty text are
-// skipped. Throws Error naming file, line and key; also when no document is found.
+// (one document), either with .gz or .zst behind, or a folder of such files, in it and below it, in
+// order of their paths. Documents with empty text are skipped. Throws Error naming the file, the
+// line or the offset, and the key; also when no document is found.
 std::vector<Document> read_corpus(const std::filesystem::path& path);
 
 // xxh3(text) % 1000 < permille.

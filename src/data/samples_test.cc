@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "data/testing.h"
@@ -18,7 +20,8 @@ bool operator==(const SampleRow& a, const SampleRow& b) {
 // What every row must obey: within a document inputs follow targets, positions and numbers count
 // from 0, and a document begins with the start mark. token_before: the one before each token in its
 // document, 0 before the first.
-void check_row(const SampleRow& row, int64_t length, const std::map<int32_t, int32_t>& token_before) {
+void check_row(const SampleRow& row, int64_t length,
+               const std::map<int32_t, int32_t>& token_before) {
   ASSERT_EQ(std::ssize(row.ids), length);
   ASSERT_EQ(std::ssize(row.targets), length);
   ASSERT_EQ(std::ssize(row.documents), length);
@@ -31,8 +34,8 @@ void check_row(const SampleRow& row, int64_t length, const std::map<int32_t, int
       EXPECT_LE(row.documents[i] - row.documents[i - 1], 1);
     }
     if (row.targets[i] == kNoTarget) continue;
-    if (i > 0) {
-      EXPECT_EQ(row.ids[i], same ? row.targets[i - 1] : 0);
+    if (same) {
+      EXPECT_EQ(row.ids[i], row.targets[i - 1]);
     }
     if (row.targets[i] != 0) {
       EXPECT_EQ(row.ids[i], token_before.at(row.targets[i]));
@@ -97,12 +100,16 @@ TEST(Samples, EveryTokenOfAnEpochOnce) {
   for (const int64_t length : {1, 7, 64, 5000}) {
     const Samples samples(file, length, 3);
     const int64_t epochs = 3, pairs = samples.pairs_per_epoch();
+    std::set<int64_t> places;
+    for (int64_t i = 0; i < 3 * samples.rows_per_epoch(); ++i) places.insert(samples.place(i));
+    EXPECT_EQ(std::ssize(places), 3 * samples.rows_per_epoch());
+    EXPECT_EQ(*places.rbegin(), 3 * samples.rows_per_epoch() - 1);
     std::vector<std::map<int32_t, int>> seen(epochs);
     std::vector<std::vector<int32_t>> order(epochs);
-    for (int64_t at = 0, index = 0; at < epochs * pairs; ++index) {
-      const SampleRow row = samples.row(index);
+    for (int64_t at = 0, place = 0; at < epochs * pairs; ++place) {
+      const SampleRow row = samples.row_at(place);
       check_row(row, length, before);
-      EXPECT_EQ(samples.epoch(index), at / pairs);
+      EXPECT_EQ(samples.epoch_at(place), at / pairs);
       for (int64_t i = 0; i < length && at < epochs * pairs; ++i, ++at) {
         ++seen[at / pairs][row.targets[i]];
         order[at / pairs].push_back(row.targets[i]);
@@ -116,15 +123,71 @@ TEST(Samples, EveryTokenOfAnEpochOnce) {
   }
 }
 
-TEST(Samples, OrderVersionOneIsFixed) {
-  static_assert(kSampleOrderVersion == 1);
+TEST(Samples, WholeDocumentsAreCutOnlyWhereTheyMust) {
   const TemporaryFolder folder;
-  const Samples samples(pack(folder / "a.pack", {{1}, {2}, {3}, {4}, {5}}), 10, 42);
-  std::vector<int32_t> order;
-  for (const int32_t target : samples.row(0).targets) {
-    if (target != 0) order.push_back(target);
+  const TokenLists documents = numbered_documents(200, 23);
+  const auto before = tokens_before(documents);
+  const PackedFile file = pack(folder / "a.pack", documents);
+  for (const int64_t length : {1, 7, 24, 64, 5000}) {
+    const Samples samples(file, length, 3, Packing::whole);
+    const int64_t n = samples.rows_per_epoch();
+    EXPECT_LE(n * length, file.tokens() * 1.03 + length) << length;  // little padding
+    std::vector<std::vector<int32_t>> order(2);
+    for (int64_t index = 0; index < 2 * n; ++index) {
+      const SampleRow row = samples.row(index);
+      check_row(row, length, before);
+      EXPECT_EQ(samples.epoch_at(samples.place(index)), index / n);
+      for (const SampleRow::Part& p : row.parts) {
+        const int64_t whole = file.document_tokens(p.document);
+        EXPECT_TRUE(p.count == length || p.first + p.count == whole);
+        EXPECT_EQ(p.first % length, 0);
+      }
+      for (const int32_t t : row.targets) {
+        if (t != kNoTarget) order[index / n].push_back(t);
+      }
+    }
+    EXPECT_NE(order[0], order[1]);
+    for (auto& seen : order) {  // every pair once
+      std::sort(seen.begin(), seen.end());
+      std::vector<int32_t> want(200, 0);
+      for (const auto& [token, previous] : before) want.push_back(token);
+      EXPECT_EQ(seen, want);
+    }
   }
-  EXPECT_EQ(order, (std::vector<int32_t>{2, 4, 1, 3, 5}));
+}
+
+TEST(Samples, SourcesKeepTheirOwnOrder) {
+  const TemporaryFolder folder;
+  const PackedFile a = pack(folder / "a.pack", numbered_documents(30, 20)),
+                   b = pack(folder / "b.pack", numbered_documents(50, 10));
+  const MixedSamples mixed({a, b}, {2, 1}, 9, 5, Packing::cut);
+  const Samples first(a, 9, 5), second(b, 9, 6);
+  std::vector<int64_t> next(2);
+  for (int64_t i = 0; i < 300; ++i) {
+    const Mixture::Place place = mixed.place(i);
+    EXPECT_EQ(place.row, next[place.source]++);
+    EXPECT_TRUE(mixed.row(i) == (place.source == 0 ? first : second).row(place.row)) << i;
+  }
+  EXPECT_EQ(next, (std::vector<int64_t>{200, 100}));
+}
+
+// Whoever changes this raises kSampleOrderVersion.
+TEST(Samples, OrderOfThisVersionIsFixed) {
+  static_assert(kSampleOrderVersion == 2);
+  const TemporaryFolder folder;
+  const PackedFile file = pack(folder / "a.pack", {{1}, {2}, {3}, {4}, {5}, {6, 7}});
+  const auto order = [&](Packing packing) {
+    const MixedSamples mixed({file, file}, {1, 2}, 3, 42, packing);
+    std::vector<int32_t> out;
+    for (int64_t i = 0; i < 9; ++i) {
+      for (const int32_t target : mixed.row(i).targets) {
+        if (target > 0) out.push_back(target);
+      }
+    }
+    return out;
+  };
+  EXPECT_EQ(order(Packing::cut), (std::vector<int32_t>{5, 1, 2, 4, 6, 7, 2, 3, 1, 4, 5, 3, 5, 3}));
+  EXPECT_EQ(order(Packing::whole), (std::vector<int32_t>{6, 7, 6, 7, 4, 5, 3, 3, 1, 1, 2}));
 }
 
 TEST(Samples, HeldOutCoversEveryTokenOnce) {

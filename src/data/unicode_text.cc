@@ -91,6 +91,12 @@ std::string replace_ill_formed(std::string_view bytes) {
   return result;
 }
 
+size_t ill_formed_at(std::string_view bytes) {
+  size_t bad = 0;
+  const size_t end = well_formed_end(bytes, 0, bad);
+  return end == bytes.size() ? std::string_view::npos : end;
+}
+
 bool is_white_space(int32_t code_point) { return u_isUWhiteSpace(code_point); }
 
 bool is_word_character(int32_t code_point) {

@@ -113,7 +113,7 @@ std::string plan_html(const RunFiles& run) {
   out += fact("model", key("model.model_type").empty() ? key("model")
                                                         : fmt::format("{}, {} layers, hidden {}, vocabulary {}", key("model.model_type"), key("model.num_hidden_layers"), key("model.hidden_size"), key("model.vocab_size")));
   out += fact("learning rate", fmt::format("{}, peak {}, {} warm-up steps", key("train.schedule"), key("train.learning_rate"), key("train.warmup_steps")));
-  out += fact("data", key("data.corpus"));
+  out += fact("data", key("data.corpus").empty() ? key("data.sources") : key("data.corpus"));
   out += fact("arithmetic", key("train.dtype") + ", " + key("train.kernels") + " kernels");
   out += "</div>";
   const json memory = part(plan, "memory");

@@ -177,15 +177,14 @@ std::map<std::string, std::string> flat_configuration(const RunConfig& config) {
 }
 
 Manifest manifest_of(const RunConfig& config, const TextData& text, int64_t step) {
-  const std::span<const int32_t> tokens = text.training.all_tokens();
-  Checksum sum;
-  sum.add(std::as_bytes(tokens));
-  return {.step = step,
-          .data_position = step + 1,
-          .tokenizer_hash = fmt::format("{:016x}", text.training.tokenizer().hash),
-          .data_hash = sum.hex(),
-          .configuration = flat_configuration(config),
-          .files = {}};
+  Manifest manifest{.step = step,
+                    .data_position = step + 1,
+                    .tokenizer_hash = fmt::format("{:016x}", text.tokenizer->hash()),
+                    .data_hash = text.data_hash(),
+                    .configuration = flat_configuration(config),
+                    .files = {}};
+  manifest.configuration["data.order_version"] = std::to_string(kSampleOrderVersion);
+  return manifest;
 }
 
 Outcome save_run(Env& env, const fs::path& run, Job& job, const RunConfig& config,
@@ -199,13 +198,9 @@ Outcome save_run(Env& env, const fs::path& run, Job& job, const RunConfig& confi
   files.emplace_back("config.json",
                      [&](NewFile& to) { to.write(write_config(config.model).dump(2) + "\n"); });
   files.emplace_back("config.yaml", [&](NewFile& to) { to.write(write_run(config)); });
-  files.emplace_back("tokenizer.json",
-                     [&](NewFile& to) { to.write(read_file(run / "tokenizer.json")); });
-  try {
-    return save_checkpoint(env, run, manifest_of(config, text, step), files, config.train.keep);
-  } catch (const Error& e) {  // the tokenizer's file is gone
-    return {e.what()};
-  }
+  for (const auto& [name, bytes] : text.tokenizer_files)
+    files.emplace_back(name, [&bytes = bytes](NewFile& to) { to.write(bytes); });
+  return save_checkpoint(env, run, manifest_of(config, text, step), files, config.train.keep);
 }
 
 void restore_run(Job& job, const fs::path& checkpoint) {
@@ -311,10 +306,12 @@ Outcome write_export(Env& env, const fs::path& source, const fs::path& out, uint
   json config = write_config(model), generation = {{"_from_model_config", true}};
   config["torch_dtype"] = "float32";
   const json before = json::parse(read_file(source / "config.json"));
-  std::string tokenizer;
-  if (fs::exists(source / "tokenizer.json")) {
-    tokenizer = read_file(source / "tokenizer.json");
-    if (const int32_t end = Bpe::load(source / "tokenizer.json").end_of_text(); end >= 0) {
+  std::vector<std::pair<std::string, std::string>> tokenizer;
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
+    if (fs::exists(source / name)) tokenizer.emplace_back(name, read_file(source / name));
+  }
+  if (!tokenizer.empty()) {
+    if (const int32_t end = load_tokenizer(source)->end_of_text(); end >= 0) {
       for (json* j : {&config, &generation}) {
         (*j)["bos_token_id"] = end;  // a document begins with it, too
         (*j)["eos_token_id"] = end;
@@ -331,7 +328,9 @@ Outcome write_export(Env& env, const fs::path& source, const fs::path& out, uint
   Outcome o = write_shards(env, out, fp32_sources(weights, model), shard_bytes);
   if (o.ok()) o = put(env, out / "config.json", config.dump(2) + "\n");
   if (o.ok()) o = put(env, out / "generation_config.json", generation_text);
-  if (o.ok() && !tokenizer.empty()) o = put(env, out / "tokenizer.json", tokenizer);
+  for (const auto& [name, bytes] : tokenizer) {
+    if (o.ok()) o = put(env, out / name, bytes);
+  }
   return o.ok() ? env.flush(out) : o;
 }
 

@@ -66,7 +66,8 @@ class Resume : public testing::Test {
     std::istringstream lines(read_file(folder_ / name / "metrics.jsonl"));
     for (std::string line; std::getline(lines, line);) {
       json j = json::parse(line);
-      for (const char* key : {"seconds", "data_seconds", "tokens_per_second", "mfu"}) j.erase(key);
+      for (const char* key : {"seconds", "data_wait_seconds", "tokens_per_second", "mfu"})
+        j.erase(key);
       out.push_back(j);
     }
     return out;

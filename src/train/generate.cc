@@ -57,7 +57,7 @@ size_t character(std::string_view s) {
 
 }  // namespace
 
-std::string generate(Job& job, const Bpe& tokenizer, std::string_view prompt,
+std::string generate(Job& job, const Tokenizer& tokenizer, std::string_view prompt,
                      const SamplingConfig& config) {
   const int64_t sequence = job.config().sequence, width = job.config().model.vocabulary;
   const int vocabulary = static_cast<int>(std::min<int64_t>(tokenizer.vocabulary(), width));

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/bpe.h"
+#include "data/tokenizer.h"
 #include "train/job.h"
 
 namespace myriad {
@@ -18,7 +18,7 @@ struct SamplingConfig {
 // What follows `prompt` in a document that begins with it, up to the end mark. `job` was made with
 // generation_rows 1. Beyond the sequence length the oldest tokens fall out of sight. The bytes may
 // end amid a character.
-std::string generate(Job& job, const Bpe& tokenizer, std::string_view prompt,
+std::string generate(Job& job, const Tokenizer& tokenizer, std::string_view prompt,
                      const SamplingConfig& config);
 
 // Without the bytes that belong to no whole UTF-8 character.

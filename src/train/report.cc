@@ -95,26 +95,37 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// "corpus.jsonl", or "web 7 : books 3".
+std::string source_names(const DataConfig& d) {
+  if (d.sources.size() == 1) return d.sources[0].path;
+  const std::vector<int64_t> weights = whole_weights(d.weights(), "data.sources");
+  std::string out;
+  for (size_t i = 0; i < weights.size(); ++i)
+    out += fmt::format("{}{} {}", i ? " : " : "", d.sources[i].name, weights[i]);
+  return out;
+}
+
 }  // namespace
 
 std::string plan_text(const RunConfig& c, Job& job, const TextData& text, const MatrixPeak& peak,
                       int workers) {
   const double tokens = static_cast<double>(c.train.steps * c.train.tokens_per_step);
+  const TextData::Totals training = text.totals();
   std::string out =
       fmt::format("{}\n  layout   {}: {} rank{} on {} worker{}\n", c.name, show(c.plan),
                   c.plan.ranks(), c.plan.ranks() == 1 ? "" : "s", workers, workers == 1 ? "" : "s");
   out += "  model    " + model_line(c) + "\n" + expert_line(c);
   out += fmt::format(
       "  data     {}: {} documents to train on ({}, {} tokens), {} held out ({}, {} tokens)\n",
-      c.data.corpus, grouped(text.training.documents()),
-      bytes_text(static_cast<double>(text.training.text_bytes())), grouped(text.training.tokens()),
+      source_names(c.data), grouped(training.documents), bytes_text(static_cast<double>(training.text_bytes)),
+      grouped(training.tokens),
       grouped(text.held_out.documents()),
       bytes_text(static_cast<double>(text.held_out.text_bytes())), grouped(text.held_out.tokens()));
   out += fmt::format("  steps    {} of {} rows x {} = {} tokens: {} tokens, {:.2f} epochs\n",
                      grouped(c.train.steps), c.rows(), c.train.sequence_length,
                      grouped(c.train.tokens_per_step),
                      grouped(c.train.steps * c.train.tokens_per_step),
-                     tokens / static_cast<double>(text.training.tokens()));
+                     tokens / static_cast<double>(training.tokens));
   out += memory_lines(job.train().memory);
   out += "  a step   " + predicted_line(job.predicted()) + "\n";
   out += fmt::format(
@@ -134,12 +145,12 @@ std::vector<std::string> plan_warnings(const RunConfig& c) {
 std::vector<std::string> run_warnings(const RunConfig& c, const TextData& text) {
   const ModelConfig& m = c.model;
   std::vector<std::string> out = plan_warnings(c);
-  if (text.tokenizer.vocabulary() < m.vocabulary) {
+  if (text.tokenizer->vocabulary() < m.vocabulary) {
     out.push_back(
         fmt::format("the text gives a tokenizer of {} tokens only; the model keeps its vocabulary "
                     "of {}, {:.0f} % of which is never used",
-                    text.tokenizer.vocabulary(), m.vocabulary,
-                    100.0 * (1 - static_cast<double>(text.tokenizer.vocabulary()) /
+                    text.tokenizer->vocabulary(), m.vocabulary,
+                    100.0 * (1 - static_cast<double>(text.tokenizer->vocabulary()) /
                                      static_cast<double>(m.vocabulary))));
   }
   return out;

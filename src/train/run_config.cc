@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "data/tokenizer.h"
 #include "train/model_folder.h"
 #include "train/settings.h"
 
@@ -17,6 +18,9 @@ using nlohmann::json;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int64_t kMost = int64_t{1} << 40;
 
+const std::vector<std::string> kDataKeys = {
+    "corpus", "sources", "tokenizer", "vocabulary", "packing", "held_out_permille", "held_out_tokens", "cache"};
+const std::vector<std::string> kPackings = {"cut", "whole"};
 const std::vector<std::string> kSchedules = {"constant", "cosine", "linear", "wsd"};
 const std::vector<std::string> kRecompute = {"none", "full"};
 const std::vector<std::string> kGradReduce = {"step", "micro_batch"};
@@ -151,7 +155,10 @@ void read_model(const Settings& root, RunConfig& c) {
   const bool names_its_own = sizes["model_type"] == "telechat" ||
                              sizes["model_type"] == "telechat_moe" || sizes["model_type"] == "gpt2";
   if (!model.has("rms_norm_eps") && !names_its_own) sizes["rms_norm_eps"] = 1e-5;
-  if (!model.has("vocab_size")) sizes["vocab_size"] = c.data.vocabulary;
+  if (!model.has("vocab_size")) {
+    if (c.data.vocabulary == 0) c.data.vocabulary = load_tokenizer(c.data.tokenizer)->vocabulary();
+    sizes["vocab_size"] = c.data.vocabulary;
+  }
   try {
     c.model = read_config(sizes, "model");
   } catch (const Error& e) {
@@ -159,11 +166,51 @@ void read_model(const Settings& root, RunConfig& c) {
   }
 }
 
+std::string name_of_source(const std::string& path) {
+  const std::filesystem::path p = path;
+  const std::string last = (p.has_filename() ? p : p.parent_path()).filename();
+  return last.substr(0, std::max<size_t>(1, last.find('.', 1)));
+}
+
+void read_sources(const Settings& data, std::vector<DataSource>& to) {
+  if (data.has("corpus") && data.has("sources"))
+    data.refuse("corpus", "left out where data.sources is given");
+  if (data.has("corpus")) {
+    to.emplace_back();
+    data.text("corpus", to[0].path);
+    to[0].name = name_of_source(to[0].path);
+    return;
+  }
+  std::vector<double> weights;
+  for (const Settings& s : data.children("sources", {"path", "corpus", "name", "weight"})) {
+    DataSource source;
+    if (s.has("path") == s.has("corpus"))
+      s.refuse("path", "the file or folder of the source, and corpus, another word for it, left out");
+    s.text("path", source.path);
+    s.text("corpus", source.path);
+    source.name = name_of_source(source.path);
+    s.text("name", source.name);
+    for (const DataSource& other : to) {
+      if (other.name == source.name)
+        s.refuse("name", fmt::format("another than that of {}, which is {}", other.path, other.name));
+    }
+    s.positive("weight", source.weight);
+    weights.push_back(source.weight);
+    to.push_back(std::move(source));
+  }
+  if (data.has("sources") && to.empty()) data.refuse("sources", "a list of at least one source");
+  if (!to.empty()) whole_weights(weights, data.place("sources"));
+}
+
 void read_data(const Settings& root, DataConfig& d) {
-  const Settings s =
-      root.child("data", {"corpus", "vocabulary", "held_out_permille", "held_out_tokens", "cache"});
-  s.text("corpus", d.corpus);
+  const Settings s = root.child("data", kDataKeys);
+  read_sources(s, d.sources);
+  s.text("tokenizer", d.tokenizer);
+  if (!d.tokenizer.empty() && !std::filesystem::exists(d.tokenizer))
+    s.refuse("tokenizer", "a file or folder that exists", "paths are relative to the working directory");
+  if (!d.tokenizer.empty()) d.vocabulary = 0;  // not told
   s.integer("vocabulary", 257, INT32_MAX, d.vocabulary);
+  if (const int i = s.choice("packing", kPackings); i >= 0) d.packing = static_cast<Packing>(i);
   s.integer("held_out_permille", 1, 999, d.held_out_permille);
   s.integer("held_out_tokens", 0, kMost, d.held_out_tokens);
   s.text("cache", d.cache);
@@ -271,6 +318,16 @@ void read_name(const Settings& root, RunConfig& c) {
 
 std::string quoted(const std::string& text) { return json(text).dump(); }
 
+std::string write_sources(const std::vector<DataSource>& sources) {
+  if (sources.empty()) return "";
+  if (sources.size() == 1 && sources[0].name == name_of_source(sources[0].path))
+    return fmt::format("  corpus: {}\n", quoted(sources[0].path));
+  std::string out = "  sources:\n";
+  for (const DataSource& s : sources)
+    out += fmt::format("    - {{path: {}, name: {}, weight: {}}}\n", quoted(s.path), quoted(s.name), s.weight);
+  return out;
+}
+
 std::string write_layout(const Plan& p) {
   std::string out = fmt::format(
       "layout:\n  dp: {}\n  tp: {}\n  pp: {}\n  vpp: {}\n  micro_batches: {}\n  zero: {}\n  ep: {}\n"
@@ -300,16 +357,14 @@ RunConfig read_run(const std::filesystem::path& path, const std::vector<std::str
   read_name(root, c);
   read_data(root, c.data);
   read_model(root, c);
-  const bool told =
-      root.child("data", {"corpus", "vocabulary", "held_out_permille", "held_out_tokens", "cache"})
-          .has("vocabulary");
-  if (!told) c.data.vocabulary = static_cast<int>(c.model.vocabulary);
+  const Settings data = root.child("data", kDataKeys);
+  if (!data.has("vocabulary")) c.data.vocabulary = static_cast<int>(c.model.vocabulary);
   if (c.data.vocabulary != c.model.vocabulary) {
     throw Error(fmt::format("model.vocab_size is {}, but data.vocabulary is {}: they must be equal",
                             c.model.vocabulary, c.data.vocabulary),
                 root.place("data"), fmt::format("data.vocabulary: {}", c.model.vocabulary));
   }
-  if (!c.data.corpus.empty() && c.data.vocabulary < 257) {
+  if (!c.data.sources.empty() && c.data.tokenizer.empty() && c.data.vocabulary < 257) {
     throw Error(
         fmt::format("a byte-level tokenizer has at least 257 tokens, but model.vocab_size is {}",
                     c.data.vocabulary),
@@ -347,10 +402,12 @@ std::string write_run(const RunConfig& c) {
   }
   const DataConfig& d = c.data;
   out += "data:\n";
-  if (!d.corpus.empty()) out += fmt::format("  corpus: {}\n", quoted(d.corpus));
+  out += write_sources(d.sources);
+  if (!d.tokenizer.empty()) out += fmt::format("  tokenizer: {}\n", quoted(d.tokenizer));
   if (d.vocabulary >= 257) out += fmt::format("  vocabulary: {}\n", d.vocabulary);
-  out += fmt::format("  held_out_permille: {}\n  held_out_tokens: {}\n  cache: {}\n",
-                     d.held_out_permille, d.held_out_tokens, quoted(d.cache));
+  out += fmt::format("  packing: {}\n  held_out_permille: {}\n  held_out_tokens: {}\n  cache: {}\n",
+                     kPackings[d.packing == Packing::whole], d.held_out_permille, d.held_out_tokens,
+                     quoted(d.cache));
   const TrainConfig& t = c.train;
   const OptimizerConfig& o = t.optimizer;
   out += fmt::format(
@@ -368,6 +425,12 @@ std::string write_run(const RunConfig& c) {
   for (size_t i = 0; i < c.prompts.size(); ++i) out += (i ? ", " : "") + quoted(c.prompts[i]);
   return out +
          fmt::format("]\n  max_tokens: {}\n  temperature: {}\n", c.generate_tokens, c.temperature);
+}
+
+std::vector<double> DataConfig::weights() const {
+  std::vector<double> out;
+  for (const DataSource& s : sources) out.push_back(s.weight);
+  return out;
 }
 
 double learning_rate(const TrainConfig& t, int64_t step) {

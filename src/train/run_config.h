@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/samples.h"
 #include "ir/plan.h"
 #include "kernels/kernel.h"
 #include "model/config.h"
@@ -13,13 +14,24 @@
 
 namespace myriad {
 
+struct DataSource {
+  std::string
+      path;  // a file or a folder as read_corpus takes it, relative to the working directory
+  std::string name;  // for people; default: of the file or folder
+  double weight = 1;
+  bool operator==(const DataSource&) const = default;
+};
+
 struct DataConfig {
-  std::string corpus;     // .jsonl, .txt or a folder of them, relative to the working directory
+  std::vector<DataSource> sources;  // data.corpus: X is short for data.sources: [{path: X}]
+  std::string tokenizer;  // a file or folder as load_tokenizer takes it; empty: one is trained
   int vocabulary = 4096;  // of the byte-level BPE trained on the training documents
+  Packing packing = Packing::cut;
   int held_out_permille = 20;  // documents held out, by content hash
   int64_t held_out_tokens =
       200000;  // at most so many tokens are evaluated (whole documents, in hash order; 0: all)
   std::string cache = "runs/cache";  // tokenizer and packed files, by content hash
+  std::vector<double> weights() const;
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -67,6 +67,38 @@ TEST_F(RunFile, WrittenAndReadAgain) {
   }
 }
 
+TEST_F(RunFile, Sources) {
+  const std::string model = kModel;
+  const RunConfig c = read(model +
+                           "data:\n  sources:\n    - {path: web/all.jsonl.gz, weight: 0.7}\n"
+                           "    - {corpus: books/, weight: 0.3, name: shelf}\n  packing: whole\n");
+  EXPECT_EQ(c.data.sources,
+            (std::vector<DataSource>{{"web/all.jsonl.gz", "all", 0.7}, {"books/", "shelf", 0.3}}));
+  EXPECT_EQ(c.data.packing, Packing::whole);
+  EXPECT_EQ(read(write_run(c)).data, c.data);
+  EXPECT_EQ(read(model + "data: {corpus: a/documents.jsonl}\n").data.sources,
+            (std::vector<DataSource>{{"a/documents.jsonl", "documents", 1}}));
+  const std::string two = "data:\n  sources:\n    - {path: a.txt}\n    - {path: b/a.jsonl";
+  EXPECT_EQ(refusal(model + two + "}\n").substr(0, 71),
+            "run.yaml:5: data.sources.1.name is missing: it must be another than tha");
+  EXPECT_EQ(refusal(model + two + ", name: b, weight: 0}\n").substr(0, 62),
+            "run.yaml:5: data.sources.1.weight must be a number above 0, no");
+  EXPECT_NE(refusal(model + two + ", name: b, weight: 0.0000001}\n").find("at most six decimals"),
+            std::string::npos);
+  EXPECT_NE(refusal(model + two + ", nam: b}\n")
+                .find("unknown key data.sources.1.nam\n  hint: did you mean data.sources.1.name?"),
+            std::string::npos);
+  EXPECT_NE(refusal(model + "data: {corpus: a.txt, sources: [{path: b.txt}]}\n")
+                .find("data.corpus must be left out"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal(model + "data: {sources: []}\n").find("data.sources must be a list of at least one"),
+      std::string::npos);
+  EXPECT_NE(refusal(model + "data: {tokenizer: nowhere.json}\n")
+                .find("data.tokenizer must be a file or folder that exists"),
+            std::string::npos);
+}
+
 TEST_F(RunFile, RefusalsNameEverything) {
   struct Case {
     std::string text;

@@ -197,6 +197,17 @@ Settings Settings::child(const char* key, std::vector<std::string> known) const 
   return Settings(document_, node(key), full(key), std::move(known));
 }
 
+std::vector<Settings> Settings::children(const char* key,
+                                         const std::vector<std::string>& known) const {
+  std::vector<Settings> out;
+  if (!has(key)) return out;
+  const YAML::Node list = node(key);
+  if (!list.IsSequence()) refuse(key, "a list of maps");
+  for (const auto& item : list)
+    out.emplace_back(document_, item, fmt::format("{}.{}", full(key), out.size()), known);
+  return out;
+}
+
 std::string Settings::shown(const char* key) const {
   YAML::Emitter out;
   out << YAML::Flow << node(key);

@@ -51,6 +51,8 @@ class Settings {
   std::string place(const char* key) const;  // of a key; of the map if the key is not given
   std::string full(const char* key) const { return prefix_ + key; }
   Settings child(const char* key, std::vector<std::string> known) const;
+  // The maps of a list, each named by its place: "data.sources.0". None if the key is not given.
+  std::vector<Settings> children(const char* key, const std::vector<std::string>& known) const;
 
   // Each leaves `to` alone if the key is not given.
   void text(const char* key, std::string& to) const;

@@ -4,7 +4,10 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "ckpt/env.h"
+#include "data/bpe.h"
 #include "data/compress.h"
+#include "data/files.h"
 
 namespace myriad {
 
@@ -12,37 +15,60 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kCacheVersion = 1;  // raise when equal documents give other files
+constexpr int kCacheVersion = 2;  // raise when equal documents give other files
 
-// Of all documents, their order included.
-uint64_t hash_of(const std::vector<Document>& documents) {
+// Of all texts, their order included.
+uint64_t hash_of(const std::vector<std::string_view>& texts) {
   std::string digests;
-  for (const Document& d : documents) {
-    const uint64_t h = stream_of(d.text);
+  for (const std::string_view text : texts) {
+    const uint64_t h = stream_of(text);
     digests.append(reinterpret_cast<const char*>(&h), sizeof h);
   }
   return stream_of(digests);
 }
 
-Bpe tokenizer_of(const RunConfig& config, const std::vector<Document>& training,
-                 const fs::path& path, bool& cached,
-                 const std::function<void(const std::string&)>& say) {
-  if (const fs::path given = fs::path(config.weights) / "tokenizer.json";
-      !config.weights.empty() && fs::exists(given))
-    return Bpe::load(given);
-  if (fs::exists(path)) return Bpe::load(path);
-  cached = false;
-  say(fmt::format("training a tokenizer of {} tokens on {} documents", config.data.vocabulary,
-                  training.size()));
-  std::vector<std::string_view> texts;
-  for (const Document& d : training) texts.push_back(d.text);
-  Bpe bpe = Bpe::train(texts, config.data.vocabulary);
-  bpe.save(path);
-  return bpe;
+struct KeptTokenizer {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<std::pair<std::string, std::string>> files;
+};
+
+// A file, or a folder with one; what a run keeps of it loads the same.
+KeptTokenizer given_tokenizer(const fs::path& path) {
+  const fs::path file = tokenizer_file(path), settings = path / "tokenizer_config.json";
+  KeptTokenizer kept{.tokenizer = load_tokenizer(path)};
+  const std::string bytes = read_file(file);
+  const bool json = bytes[bytes.find_first_not_of(" \t\r\n")] == '{';
+  kept.files.emplace_back(json ? "tokenizer.json" : "tokenizer.model", bytes);
+  if (fs::is_directory(path) && fs::exists(settings))
+    kept.files.emplace_back("tokenizer_config.json", read_file(settings));
+  if (kept.tokenizer->end_of_text() < 0) {
+    throw Error(
+        "the tokenizer does not tell which token ends a text", file,
+        "a folder with a tokenizer_config.json beside it, whose eos_token names an added token");
+  }
+  return kept;
 }
 
-PackedFile packed(const std::vector<std::string>& texts, const Bpe& tokenizer, const fs::path& path,
-                  bool& cached, const std::function<void(const std::string&)>& say) {
+KeptTokenizer trained_tokenizer(const std::vector<std::string_view>& texts, int vocabulary,
+                                const fs::path& path, bool& cached,
+                                const std::function<void(const std::string&)>& say) {
+  if (!fs::exists(path)) {
+    cached = false;
+    say(fmt::format("training a tokenizer of {} tokens on {} documents", vocabulary, texts.size()));
+    Bpe::train(texts, vocabulary).save(path);
+  }
+  return {.tokenizer = std::make_shared<const Bpe>(Bpe::load(path)),
+          .files = {{"tokenizer.json", read_file(path)}}};
+}
+
+bool has_tokenizer(const std::string& folder) {
+  return !folder.empty() && (fs::exists(fs::path(folder) / "tokenizer.json") ||
+                             fs::exists(fs::path(folder) / "tokenizer.model"));
+}
+
+PackedFile packed(const std::vector<std::string>& texts, const Tokenizer& tokenizer,
+                  const fs::path& path, bool& cached,
+                  const std::function<void(const std::string&)>& say) {
   if (!fs::exists(path)) {
     cached = false;
     say(fmt::format("packing {} documents", texts.size()));
@@ -57,7 +83,7 @@ PackedFile packed(const std::vector<std::string>& texts, const Bpe& tokenizer, c
 
 }  // namespace
 
-PackedFile pack_texts(const std::vector<std::string>& texts, const Bpe& tokenizer,
+PackedFile pack_texts(const std::vector<std::string>& texts, const Tokenizer& tokenizer,
                       const fs::path& path) {
   PackedWriter writer(path, {.hash = tokenizer.hash(),
                              .vocabulary = tokenizer.vocabulary(),
@@ -73,7 +99,7 @@ PackedFile pack_texts(const std::vector<std::string>& texts, const Bpe& tokenize
 }
 
 std::vector<std::string> choose_held_out(const std::vector<Document>& documents,
-                                         const Bpe& tokenizer, int64_t most) {
+                                         const Tokenizer& tokenizer, int64_t most) {
   std::vector<std::pair<uint64_t, const Document*>> order;
   for (const Document& d : documents) order.emplace_back(stream_of(d.text), &d);
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
@@ -98,18 +124,57 @@ CompressedSizes compressed(const std::vector<std::string>& texts) {
   return {gzip9_bytes(all), zstd19_bytes(all)};
 }
 
+TextData::Totals TextData::totals() const {
+  Totals sum;
+  for (const PackedFile& file : training) {
+    sum.documents += file.documents();
+    sum.tokens += file.tokens();
+    sum.text_bytes += file.text_bytes();
+  }
+  return sum;
+}
+
+std::string TextData::data_hash() const {
+  Checksum sum;
+  for (const PackedFile& file : training) sum.add(std::as_bytes(file.all_tokens()));
+  return sum.hex();
+}
+
+nlohmann::json TextData::to_json(const DataConfig& config) const {
+  nlohmann::json sources = nlohmann::json::array();
+  for (size_t i = 0; i < training.size(); ++i) {
+    sources.push_back({{"name", config.sources[i].name},
+                       {"weight", config.sources[i].weight},
+                       {"documents", training[i].documents()},
+                       {"tokens", training[i].tokens()}});
+  }
+  return {{"hash", data_hash()}, {"order_version", kSampleOrderVersion}, {"sources", sources}};
+}
+
+MixedSamples training_rows(const RunConfig& config, const TextData& text) {
+  return MixedSamples(text.training, whole_weights(config.data.weights(), "data.sources"),
+                      config.train.sequence_length, config.train.seed, config.data.packing);
+}
+
 TextData prepare_text(const RunConfig& config, const std::function<void(const std::string&)>& say) {
   const DataConfig& d = config.data;
-  CorpusSplit split = split_corpus(read_corpus(d.corpus), d.held_out_permille);
-  if (split.training.empty() || split.held_out.empty()) {
-    throw Error(
-        fmt::format("{} documents give {} to train on and {} held out at data.held_out_permille {}",
-                    split.training.size() + split.held_out.size(), split.training.size(),
-                    split.held_out.size(), d.held_out_permille),
-        d.corpus, "a larger corpus, or another held-out share");
+  std::vector<std::vector<Document>> training;
+  std::vector<Document> held_out_documents;
+  for (const DataSource& source : d.sources) {
+    CorpusSplit split = split_corpus(read_corpus(source.path), d.held_out_permille);
+    if (split.training.empty()) {
+      throw Error(fmt::format("{} documents give none to train on at data.held_out_permille {}",
+                              split.held_out.size(), d.held_out_permille),
+                  source.path, "a larger corpus, or another held-out share");
+    }
+    training.push_back(std::move(split.training));
+    for (Document& held : split.held_out) held_out_documents.push_back(std::move(held));
   }
-  const std::string stem =
-      fmt::format("{:016x}-{}-v{}", hash_of(split.training), d.vocabulary, kCacheVersion);
+  if (held_out_documents.empty()) {
+    throw Error(
+        fmt::format("no document is held out at data.held_out_permille {}", d.held_out_permille),
+        d.sources[0].path, "a larger corpus, or another held-out share");
+  }
   const fs::path cache = d.cache;
   std::error_code failed;
   fs::create_directories(cache, failed);
@@ -117,31 +182,51 @@ TextData prepare_text(const RunConfig& config, const std::function<void(const st
     throw Error(fmt::format("cannot be made: {}", failed.message()), cache,
                 "data.cache names a folder");
   bool cached = true;
-  Bpe bpe = tokenizer_of(config, split.training, cache / (stem + ".tokenizer.json"), cached, say);
-  if (bpe.vocabulary() > config.model.vocabulary) {
-    throw Error(fmt::format("the tokenizer has {} tokens, the model only {}", bpe.vocabulary(),
-                            config.model.vocabulary),
-                config.weights);
+  std::vector<std::string_view> views;
+  for (const auto& documents : training) {
+    for (const Document& t : documents) views.push_back(t.text);
   }
-  std::vector<std::string> held_out = choose_held_out(split.held_out, bpe, d.held_out_tokens);
-  if (held_out.empty()) {
+  const fs::path trained = cache / fmt::format("{:016x}-{}-v{}.tokenizer.json", hash_of(views),
+                                               d.vocabulary, kCacheVersion);
+  KeptTokenizer kept = !d.tokenizer.empty() ? given_tokenizer(d.tokenizer)
+                       : has_tokenizer(config.weights)
+                           ? given_tokenizer(config.weights)
+                           : trained_tokenizer(views, d.vocabulary, trained, cached, say);
+  const Tokenizer& tokenizer = *kept.tokenizer;
+  if (tokenizer.vocabulary() > config.model.vocabulary) {
+    throw Error(
+        fmt::format("the tokenizer has {} tokens, the model's embedding only {} (model.vocab_size)",
+                    tokenizer.vocabulary(), config.model.vocabulary),
+        d.tokenizer.empty() ? config.weights : d.tokenizer);
+  }
+  TextData out{.tokenizer = kept.tokenizer,
+               .tokenizer_files = std::move(kept.files),
+               .training = {},
+               .provenance = {},
+               .held_out_texts = choose_held_out(held_out_documents, tokenizer, d.held_out_tokens)};
+  if (out.held_out_texts.empty()) {
     throw Error(fmt::format("no held-out document has at most data.held_out_tokens ({}) tokens",
                             d.held_out_tokens),
-                d.corpus, "a larger number, or 0 for all");
+                d.sources[0].path, "a larger number, or 0 for all");
   }
-  const std::string stem_of_pack =
-      fmt::format("{:016x}-{:016x}-v{}", hash_of(split.training), bpe.hash(), kCacheVersion);
-  const fs::path held_out_path =
-      cache / fmt::format("{:016x}-{:016x}-v{}.held-out.pack",
-                          stream_of(fmt::format("{}", fmt::join(held_out, "\n\f"))), bpe.hash(),
-                          kCacheVersion);
-  std::vector<std::string> training;
-  for (Document& t : split.training) training.push_back(std::move(t.text));
-  PackedFile training_file =
-      packed(training, bpe, cache / (stem_of_pack + ".training.pack"), cached, say);
-  PackedFile held_out_file = packed(held_out, bpe, held_out_path, cached, say);
-  return {std::move(bpe), std::move(training_file), std::move(held_out_file), std::move(held_out),
-          cached};
+  const auto pack = [&](const std::vector<std::string>& texts, const char* what) {
+    const fs::path path =
+        cache / fmt::format("{:016x}-{:016x}-v{}.{}.pack", hash_of({texts.begin(), texts.end()}),
+                            tokenizer.hash(), kCacheVersion, what);
+    return packed(texts, tokenizer, path, cached, say);
+  };
+  for (std::vector<Document>& documents : training) {
+    std::vector<std::string> texts;
+    out.provenance.emplace_back();
+    for (Document& t : documents) {
+      texts.push_back(std::move(t.text));
+      out.provenance.back().push_back({std::move(t.source), std::move(t.lang)});
+    }
+    out.training.push_back(pack(texts, "training"));
+  }
+  out.held_out = pack(out.held_out_texts, "held-out");
+  out.cached = cached;
+  return out;
 }
 
 }  // namespace myriad

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 #include <mutex>
+#include <optional>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -14,6 +15,7 @@
 #include "train/generate.h"
 #include "train/model_folder.h"
 #include "train/plan_json.h"
+#include "train/read_ahead.h"
 #include "train/timeline.h"
 
 namespace myriad {
@@ -56,16 +58,6 @@ SampleRow blank_row(int64_t length) {
   return row;
 }
 
-// Neighbouring rows are often one document: a step takes its rows from anywhere in the epoch, each
-// row once.
-int64_t shuffled(const Samples& samples, uint64_t seed, int64_t index) {
-  const int64_t n = std::max<int64_t>(1, samples.pairs_per_epoch() / samples.length()),
-                epoch = index / n;
-  const uint64_t stream = stream_of(fmt::format("rows of epoch {}", epoch));
-  return epoch * n + static_cast<int64_t>(permuted(seed, stream, static_cast<uint64_t>(index % n),
-                                                   static_cast<uint64_t>(n)));
-}
-
 // As many rows as fill the pipeline with micro-batches no larger than those of training.
 int64_t evaluation_rows(const RunConfig& c) {
   const int64_t m = c.plan.micro_batches, rows = c.rows();
@@ -94,15 +86,17 @@ class Run {
                           .evaluation_rows = evaluation_rows(config),
                           .generation_rows = config.prompts.empty() ? 0 : 1}),
         text_(prepare(options)),
-        samples_(text_.training, config.train.sequence_length, config.train.seed),
+        samples_(training_rows(config, text_)),
         held_out_(text_.held_out, config.train.sequence_length) {}
 
   RunSummary run() {
     out_.folder = folder_.string();
     out_.planned_peak_bytes = job_.train().peaks();
     out_.plan = plan_json(config_, job_, pool_.workers());
+    out_.data = text_.to_json(config_.data);
     start();
     const int64_t steps = config_.train.steps;
+    ahead_.emplace([this](int64_t i) { return training_batch(i); }, first_, steps);
     for (int64_t i = first_; i <= steps && out_.stopped.empty() && !out_.interrupted; ++i) step(i);
     line_.end();
     if (!out_.interrupted) finish();
@@ -125,7 +119,7 @@ class Run {
     if (!options_.resume.empty()) metrics = resume();
     for (const char* old : {"summary.json", "model.safetensors", "timeline.json", "report.html"}) fs::remove(folder_ / old);
     write_file_aside(folder_ / "config.yaml", write_run(config_));
-    text_.tokenizer.save(folder_ / "tokenizer.json");
+    for (const auto& [name, bytes] : text_.tokenizer_files) write_file_aside(folder_ / name, bytes);
     write_file_aside(folder_ / "metrics.jsonl", metrics);
     metrics_.open(folder_ / "metrics.jsonl", std::ios::app);
     if (!metrics_)
@@ -177,20 +171,20 @@ class Run {
     Batch batch{.rows = config_.rows(), .sequence = config_.train.sequence_length};
     for (int64_t r = 0; r < batch.rows; ++r)
       append(batch,
-             samples_.row(shuffled(samples_, config_.train.seed, (step - 1) * batch.rows + r)));
+             samples_.row((step - 1) * batch.rows + r));
     return batch;
   }
 
   void step(int64_t i) {
     const double from = now();
-    const Batch batch = training_batch(i);
+    const Batch batch = ahead_->next();
     const double ready = now(), lr = learning_rate(config_.train, i);
     job_.train().executor->set_timing(i == first_ + 1 || i == config_.train.steps);
     const StepResult r = take_step(batch, {.lr = lr, .step = i});
     const double seconds = now() - ready;
     out_.steps = i;
     out_.loss = r.loss();
-    out_.data_seconds += ready - from;
+    out_.data_wait_seconds += ready - from;
     out_.step_seconds += seconds;
     const double rate = static_cast<double>(config_.train.tokens_per_step) / seconds;
     const double mfu = rate * model_flops_per_token(config_.model, config_.train.sequence_length) /
@@ -204,7 +198,7 @@ class Run {
             {"tokens_per_second", rate},
             {"mfu", mfu},
             {"seconds", seconds},
-            {"data_seconds", ready - from}},
+            {"data_wait_seconds", ready - from}},
            r, loads);
     compare(i);
     if (!std::isfinite(r.loss_sum) || !std::isfinite(r.norm)) return stop(i, r, batch);
@@ -355,7 +349,7 @@ class Run {
                                     .temperature = config_.temperature,
                                     .seed = config_.train.seed};
       out_.passages.push_back(
-          {prompt, whole_utf8(generate(job_, text_.tokenizer, prompt, sampling))});
+          {prompt, whole_utf8(generate(job_, *text_.tokenizer, prompt, sampling))});
     }
   }
 
@@ -369,13 +363,14 @@ class Run {
   Pool pool_;
   Job job_;  // before the text: a layout that cannot be is refused before any work
   TextData text_;
-  Samples samples_;
+  MixedSamples samples_;
   HeldOutRows held_out_;
   std::ofstream metrics_;
   RunSummary out_;
   int64_t first_ = 1;  // step
   std::map<int, int> rounds_;  // of the last step, by unit
   double recent_ = 0, last_evaluation_ = 0;
+  std::optional<ReadAhead> ahead_;  // the last: its thread reads what stands above
 };
 
 // JSON has no NaN.
@@ -392,6 +387,7 @@ json to_json(const RunSummary& s) {
   json measured = to_json(s.measured);
   measured["bubble"] = known(s.bubble);
   json out = {{"plan", s.plan},
+              {"data", s.data},
               {"predicted", predicted},
               {"measured", measured},
               {"steps_compared", s.steps_compared},
@@ -407,7 +403,7 @@ json to_json(const RunSummary& s) {
               {"seconds", s.seconds},
               {"step_seconds", s.step_seconds},
               {"evaluate_seconds", s.evaluate_seconds},
-              {"data_seconds", s.data_seconds},
+              {"data_wait_seconds", s.data_wait_seconds},
               {"passages", passages},
               {"checkpoints_saved", s.saved},
               {"checkpoints_failed", s.saves_failed},
@@ -418,11 +414,12 @@ json to_json(const RunSummary& s) {
 }
 
 RunSummary train(const RunConfig& config, const fs::path& folder, const TrainOptions& options) {
-  const char* hint = "data.corpus: a .jsonl or .txt file, or a folder of them";
-  if (config.data.corpus.empty())
+  const char* hint = "data.corpus: a .jsonl or .txt file, or a folder of them; or data.sources";
+  if (config.data.sources.empty())
     throw Error("data.corpus is missing: training needs text", config.name, hint);
-  if (!fs::exists(config.data.corpus)) {
-    throw Error(fmt::format("data.corpus is {}, which does not exist", config.data.corpus),
+  for (const DataSource& source : config.data.sources) {
+    if (fs::exists(source.path)) continue;
+    throw Error(fmt::format("the source {} is {}, which does not exist", source.name, source.path),
                 config.name,
                 "scripts/corpus.py builds corpus/documents.jsonl; data/sample/documents.jsonl is a "
                 "small one");

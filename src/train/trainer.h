@@ -28,9 +28,10 @@ struct RunSummary {
   double loss = 0;               // of the last step
   double heldout_bits_per_byte = -1, gzip_bits_per_byte = -1, zstd_bits_per_byte = -1;
   double mfu = 0, peak_flops_per_s = 0, tokens_per_second = 0;
-  double step_seconds = 0, evaluate_seconds = 0, data_seconds = 0, seconds = 0;
+  double step_seconds = 0, evaluate_seconds = 0, data_wait_seconds = 0, seconds = 0;
   std::vector<Passage> passages;
   nlohmann::json plan;  // train/plan_json.h
+  nlohmann::json data;  // TextData::to_json
   double bubble = -1;   // of the last timed step, replayed (train/timeline.h)
   std::string stopped;  // why the run ended before its last step; empty: it did not
   int64_t saved = 0, saves_failed = 0;  // checkpoints

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/bpe.h"
 #include "data/files.h"
 #include "data/testing.h"
 #include "train/generate.h"

@@ -58,19 +58,6 @@ class Gradients {
   std::map<int, Part> parts_;
 };
 
-Tensors states_of(Job& job) {
-  Tensors out;
-  const Program& p = job.train().program;
-  for (size_t i = 0; i < p.states.size(); ++i) {
-    const char kind = p.states[i].name[0];
-    if (kind != 'p' && kind != 'm' && kind != 'v') continue;
-    const std::string name = job.published(p.states[i].unit, p.states[i].name).front();
-    out[kind == 'p' ? "weight " + name : fmt::format("moment {} {}", kind, name)] =
-        get_state(*job.train().executor, static_cast<int>(i));
-  }
-  return out;
-}
-
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
@@ -128,6 +115,30 @@ void add_routing(const StepResult& r, int step, Record& record) {
 
 }  // namespace
 
+Tensors states_of(Job& job) {
+  Tensors out;
+  const Program& p = job.train().program;
+  for (size_t i = 0; i < p.states.size(); ++i) {
+    const char kind = p.states[i].name[0];
+    if (kind != 'p' && kind != 'm' && kind != 'v') continue;
+    const std::string name = job.published(p.states[i].unit, p.states[i].name).front();
+    out[kind == 'p' ? "weight " + name : fmt::format("moment {} {}", kind, name)] =
+        get_state(*job.train().executor, static_cast<int>(i));
+  }
+  return out;
+}
+
+StepResult record_step(Job& job, const Batch& batch, int step, Record& record) {
+  Gradients gradients(job);
+  const StepResult r = job.step(batch, {.lr = kLearningRate, .step = step});
+  check_counts(job.predicted(), job.train().executor->measured(), step, record);
+  record.tensors[fmt::format("loss {}", step)] = {r.loss_sum};
+  record.tensors[fmt::format("norm {}", step)] = {r.norm};
+  add_routing(r, step, record);
+  gradients.add_to(record, step);
+  return r;
+}
+
 Record run_trial(const Variant& variant, const Plan& plan, Pool& pool, const WantedOn& wanted,
                  Job::Options options) {
   const JobConfig config = job_config(variant, plan);
@@ -140,17 +151,11 @@ Record run_trial(const Variant& variant, const Plan& plan, Pool& pool, const Wan
   Job job(config, pool, options);
   job.initialise(1);
   Record record;
-  Gradients gradients(job);
   for (size_t i = 0; i < variant.steps.size(); ++i) {
     const int step = static_cast<int>(i) + 1;
     const bool idle = variant.steps[i].valid() == 0;
     const Tensors before = idle ? states_of(job) : Tensors{};
-    const StepResult r = job.step(variant.steps[i], {.lr = kLearningRate, .step = step});
-    check_counts(job.predicted(), job.train().executor->measured(), step, record);
-    record.tensors[fmt::format("loss {}", step)] = {r.loss_sum};
-    record.tensors[fmt::format("norm {}", step)] = {r.norm};
-    add_routing(r, step, record);
-    gradients.add_to(record, step);
+    record_step(job, variant.steps[i], step, record);
     if (idle) check_untouched(before, states_of(job), step, record);
   }
   record.tensors.merge(states_of(job));

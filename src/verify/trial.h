@@ -28,6 +28,12 @@ using WantedOn = std::function<std::function<Want(const Value&)>(const Mesh&)>;
 Record run_trial(const Variant& variant, const Plan& plan, Pool& pool,
                  const WantedOn& wanted = nullptr, Job::Options options = {});
 
+// One step of a job, and what it computes: "loss", "norm", "gradient" and of experts their routing,
+// of this step.
+StepResult record_step(Job& job, const Batch& batch, int step, Record& record);
+// "weight" and "moment" as they are now.
+std::map<std::string, std::vector<double>> states_of(Job& job);
+
 struct Deviation {
   std::string tensor;
   double error = 0;  // not finite where either run's tensor is not, or is missing

@@ -60,6 +60,12 @@ void check_header(const std::filesystem::path& path, const PackedHeader& header,
     refuse(path, offsetof(PackedHeader, token_bytes),
            fmt::format("tokens of {} bytes; this program reads 4", header.token_bytes));
   }
+  // Before any product of the two, which could wrap around.
+  if (header.tokens > size / 4 || header.documents > size / 16) {
+    refuse(path, size,
+           fmt::format("cut short: {} bytes do not hold {} tokens of {} documents", size,
+                       header.tokens, header.documents));
+  }
   const Layout at = layout_of(header);
   if (size < at.end) refuse(path, size, fmt::format("cut short: {} of {} bytes", size, at.end));
   if (size > at.end) refuse(path, at.end, fmt::format("{} bytes too long", size - at.end));
@@ -159,8 +165,15 @@ void PackedWriter::put(const void* bytes, size_t size) {
 
 void PackedWriter::add(std::span<const int32_t> tokens, int64_t text_bytes) {
   for (const int32_t token : tokens) {
-    CHECK(token >= 0 && token < header_.vocabulary && token != header_.end_of_text,
-          "token {} in document {}", token, header_.documents);
+    CHECK(token >= 0 && token < header_.vocabulary, "token {} in document {}", token,
+          header_.documents);
+    if (token == header_.end_of_text) {
+      throw Error(
+          fmt::format(
+              "document {}: the tokenizer gives plain text the token {}, which ends documents",
+              header_.documents, token),
+          path_);
+    }
   }
   put(tokens.data(), tokens.size_bytes());
   put(&header_.end_of_text, 4);

@@ -34,8 +34,8 @@ struct PackedTokenizer {
 };
 
 // Writes beside `path` and renames in finish(); without finish() nothing is left. Throws Failure
-// naming the file when the system refuses (no space), Error where end_of_text is unknown (negative).
-// One thread.
+// naming the file when the system refuses (no space), Error where end_of_text is unknown
+// (negative). One thread.
 class PackedWriter {
  public:
   PackedWriter(std::filesystem::path path, PackedTokenizer tokenizer);
@@ -44,7 +44,7 @@ class PackedWriter {
   PackedWriter& operator=(const PackedWriter&) = delete;
 
   // The tokens of one document without end-of-text, which is added; text_bytes is the length of its
-  // text.
+  // text. Throws Error if end-of-text is among them.
   void add(std::span<const int32_t> tokens, int64_t text_bytes);
   void finish();
 
@@ -63,6 +63,8 @@ class PackedWriter {
 // A mapped file, checked in full when opened. Spans live as long as the PackedFile.
 class PackedFile {
  public:
+  PackedFile() = default;  // of no documents
+
   // Throws Error naming the file and the offset of what is wrong: not a packed file, another
   // version, cut short, longer than told, or damaged.
   static PackedFile open(const std::filesystem::path& path);
@@ -87,8 +89,6 @@ class PackedFile {
   }
 
  private:
-  PackedFile() = default;
-
   std::shared_ptr<const char> mapping_;
   PackedHeader header_{};
   std::span<const int32_t> tokens_;

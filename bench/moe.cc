@@ -73,7 +73,7 @@ struct Trained {
 // Means of the last 20 steps; loads are sums.
 Trained train_on_corpus(const RunConfig& c, const TextData& text, int64_t steps, Pool& pool) {
   constexpr int64_t kLast = 20;
-  const Samples samples(text.training, c.train.sequence_length, c.train.seed);
+  const MixedSamples samples = training_rows(c, text);
   Job job({.model = c.model,
            .plan = resolve({}, static_cast<int>(c.model.layers), c.rows()),
            .rows = c.rows(),
@@ -82,11 +82,10 @@ Trained train_on_corpus(const RunConfig& c, const TextData& text, int64_t steps,
           pool);
   job.initialise(1);
   Trained out;
-  const int64_t n = std::max<int64_t>(1, samples.pairs_per_epoch() / samples.length());
   for (int64_t i = 1; i <= steps; ++i) {
     Batch b{.rows = c.rows(), .sequence = c.train.sequence_length};
     for (int64_t r = 0; r < b.rows; ++r) {
-      const SampleRow row = samples.row(((i - 1) * b.rows + r) * 7919 % n);
+      const SampleRow row = samples.row((i - 1) * b.rows + r);
       b.ids.insert(b.ids.end(), row.ids.begin(), row.ids.end());
       b.targets.insert(b.targets.end(), row.targets.begin(), row.targets.end());
       b.positions.insert(b.positions.end(), row.positions.begin(), row.positions.end());

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckpt/env.h"
+#include "base/env.h"
 
 namespace myriad {
 

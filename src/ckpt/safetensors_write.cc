@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "ckpt/env.h"
+#include "base/env.h"
 #include "ckpt/safetensors.h"
 
 namespace myriad {

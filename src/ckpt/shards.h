@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "ckpt/env.h"
+#include "base/env.h"
 #include "ckpt/safetensors.h"
 
 namespace myriad {

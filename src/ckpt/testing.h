@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "ckpt/env.h"
+#include "base/env.h"
 
 namespace myriad {
 

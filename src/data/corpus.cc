@@ -96,14 +96,15 @@ void read_one(const fs::path& path, const std::string& source, std::vector<Docum
 std::vector<Document> read_corpus(const fs::path& path) {
   const char* hint = "scripts/corpus.py builds corpus/documents.jsonl; data/sample is a small one";
   std::vector<Document> documents;
-  if (fs::is_directory(path)) {
+  std::error_code refused;  // names that no file can have
+  if (fs::is_directory(path, refused)) {
     std::vector<fs::path> files;
     for (const auto& entry : fs::recursive_directory_iterator(path)) {
       if (entry.is_regular_file() && !kind_of(entry.path()).empty()) files.push_back(entry.path());
     }
     std::sort(files.begin(), files.end());
     for (const fs::path& file : files) read_one(file, file.lexically_relative(path), documents);
-  } else if (!fs::exists(path)) {
+  } else if (!fs::exists(path, refused)) {
     throw Error("no such file or folder", path, hint);
   } else if (kind_of(path).empty()) {
     throw Error("neither .jsonl nor .txt, with .gz or .zst behind or without", path);

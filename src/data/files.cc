@@ -1,13 +1,10 @@
 #include "data/files.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 
-#include "base/error.h"
+#include "base/env.h"
 
 namespace myriad {
 
@@ -25,23 +22,16 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void write_file_aside(const std::filesystem::path& path, std::string_view bytes) {
+  Env env;
   const std::filesystem::path aside = path.string() + ".part";
-  const int fd = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  bool ok = fd >= 0;
-  while (ok && !bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    ok = n >= 0;
-    if (ok) bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  ok = ok && ::fsync(fd) == 0;
-  ok = ok && ::rename(aside.c_str(), path.c_str()) == 0;
-  const int reason = errno;
-  if (fd >= 0) ::close(fd);
-  if (!ok) {
-    if (fd >= 0) ::unlink(aside.c_str());
-    throw Failure(fmt::format("{}: cannot be written: {}", path.string(), std::strerror(reason)));
-  }
+  NewFile file(env, aside);
+  file.write(bytes);
+  Outcome o = file.finish();
+  if (o.ok()) o = env.replace(aside, path);
+  if (o.ok()) return;
+  std::error_code ignored;
+  std::filesystem::remove(aside, ignored);
+  throw Failure(o.reason);
 }
 
 }  // namespace myriad

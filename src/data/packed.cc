@@ -118,32 +118,20 @@ PackedWriter::PackedWriter(std::filesystem::path path, PackedTokenizer tokenizer
   header_.vocabulary = tokenizer.vocabulary;
   header_.end_of_text = tokenizer.end_of_text;
   block_.reserve(kBlockBytes);
-  fd_ = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) {
-    throw Failure(fmt::format("{}: cannot be written: {}", aside_.string(), std::strerror(errno)));
-  }
+  file_ = std::make_unique<NewFile>(env_, aside_);
   const PackedHeader blank{};  // the true one comes last: a file without it is no packed file
   write(&blank, sizeof blank);
 }
 
 PackedWriter::~PackedWriter() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(aside_.c_str());
+  if (!file_) return;
+  std::error_code ignored;
+  std::filesystem::remove(aside_, ignored);
 }
 
 void PackedWriter::write(const void* bytes, size_t size) {
-  const char* next = static_cast<const char*>(bytes);
-  while (size > 0) {
-    const ssize_t n = ::write(fd_, next, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      throw Failure(
-          fmt::format("{}: cannot be written: {}", aside_.string(), std::strerror(errno)));
-    }
-    next += n;
-    size -= static_cast<size_t>(n);
-  }
+  file_->write({static_cast<const std::byte*>(bytes), size});
+  if (!file_->ok()) throw Failure(file_->finish().reason);
 }
 
 void PackedWriter::write_block() {
@@ -192,14 +180,11 @@ void PackedWriter::finish() {
   write(checksums_.data(), 8 * checksums_.size());
   header_.checksums_hash = XXH3_64bits(checksums_.data(), 8 * checksums_.size());
   header_.header_hash = header_hash(header_);
-  bool ok = ::lseek(fd_, 0, SEEK_SET) == 0;
-  if (ok) write(&header_, sizeof header_);
-  ok = ok && ::fsync(fd_) == 0 && ::rename(aside_.c_str(), path_.c_str()) == 0;
-  if (!ok) {
-    throw Failure(fmt::format("{}: cannot be written: {}", path_.string(), std::strerror(errno)));
-  }
-  ::close(fd_);
-  fd_ = -1;
+  file_->rewrite_start(std::as_bytes(std::span(&header_, 1)));
+  Outcome o = file_->finish();
+  if (o.ok()) o = env_.replace(aside_, path_);
+  if (!o.ok()) throw Failure(o.reason);
+  file_ = nullptr;
 }
 
 PackedFile PackedFile::open(const std::filesystem::path& path) {

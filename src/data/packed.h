@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "base/env.h"
+
 namespace myriad {
 
 struct PackedHeader {
@@ -54,7 +56,8 @@ class PackedWriter {
   void put(const void* bytes, size_t size);
 
   std::filesystem::path path_, aside_;
-  int fd_ = -1;
+  Env env_;
+  std::unique_ptr<NewFile> file_;  // until finish()
   PackedHeader header_{};
   std::vector<char> block_;
   std::vector<uint64_t> index_, checksums_;

@@ -105,11 +105,25 @@ std::string source_names(const DataConfig& d) {
   return out;
 }
 
+// "1.20 epochs", or "0.93 epochs of web, 2.10 of books".
+std::string epochs_text(const RunConfig& c, const TextData& text) {
+  const std::vector<int64_t> weights = whole_weights(c.data.weights(), "data.sources");
+  const auto sum = static_cast<double>(std::accumulate(weights.begin(), weights.end(), int64_t{0}));
+  const auto tokens = static_cast<double>(c.train.steps * c.train.tokens_per_step);
+  std::string out;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    out += fmt::format("{}{:.2f}{}{}", i ? ", " : "",
+                       tokens * static_cast<double>(weights[i]) / sum /
+                           static_cast<double>(text.training[i].tokens()),
+                       i ? "" : " epochs", weights.size() > 1 ? " of " + c.data.sources[i].name : "");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string plan_text(const RunConfig& c, Job& job, const TextData& text, const MatrixPeak& peak,
                       int workers) {
-  const double tokens = static_cast<double>(c.train.steps * c.train.tokens_per_step);
   const TextData::Totals training = text.totals();
   std::string out =
       fmt::format("{}\n  layout   {}: {} rank{} on {} worker{}\n", c.name, show(c.plan),
@@ -121,11 +135,10 @@ std::string plan_text(const RunConfig& c, Job& job, const TextData& text, const 
       grouped(training.tokens),
       grouped(text.held_out.documents()),
       bytes_text(static_cast<double>(text.held_out.text_bytes())), grouped(text.held_out.tokens()));
-  out += fmt::format("  steps    {} of {} rows x {} = {} tokens: {} tokens, {:.2f} epochs\n",
+  out += fmt::format("  steps    {} of {} rows x {} = {} tokens: {} tokens, {}\n",
                      grouped(c.train.steps), c.rows(), c.train.sequence_length,
                      grouped(c.train.tokens_per_step),
-                     grouped(c.train.steps * c.train.tokens_per_step),
-                     tokens / static_cast<double>(training.tokens));
+                     grouped(c.train.steps * c.train.tokens_per_step), epochs_text(c, text));
   out += memory_lines(job.train().memory);
   out += "  a step   " + predicted_line(job.predicted()) + "\n";
   out += fmt::format(

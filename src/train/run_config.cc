@@ -136,12 +136,18 @@ json to_json(const YAML::Node& n) {
   return n.Scalar();
 }
 
+// Also of a name that no file can have.
+bool there(const std::filesystem::path& path) {
+  std::error_code refused;
+  return std::filesystem::exists(path, refused);
+}
+
 void read_model(const Settings& root, RunConfig& c) {
   if (!root.has("model"))
     root.refuse("model", "a Hugging Face folder, the path of a config.json, or a map of its keys");
   if (root.node("model").IsScalar()) {
     const std::filesystem::path path = root.node("model").Scalar();
-    if (!std::filesystem::exists(path))
+    if (!there(path))
       root.refuse("model", "a folder or file that exists",
                   "paths are relative to the working directory");
     const bool folder = std::filesystem::is_directory(path);
@@ -206,7 +212,7 @@ void read_data(const Settings& root, DataConfig& d) {
   const Settings s = root.child("data", kDataKeys);
   read_sources(s, d.sources);
   s.text("tokenizer", d.tokenizer);
-  if (!d.tokenizer.empty() && !std::filesystem::exists(d.tokenizer))
+  if (!d.tokenizer.empty() && !there(d.tokenizer))
     s.refuse("tokenizer", "a file or folder that exists", "paths are relative to the working directory");
   if (!d.tokenizer.empty()) d.vocabulary = 0;  // not told
   s.integer("vocabulary", 257, INT32_MAX, d.vocabulary);

@@ -67,6 +67,12 @@ TEST_F(RunFile, WrittenAndReadAgain) {
   }
 }
 
+TEST_F(RunFile, APathThatNoFileCanHaveIsRefused) {
+  EXPECT_NE(refusal("model: " + std::string(300, 'x') + "\n")
+                .find("model must be a folder or file that exists"),
+            std::string::npos);
+}
+
 TEST_F(RunFile, Sources) {
   const std::string model = kModel;
   const RunConfig c = read(model +

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/env.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "ckpt/env.h"
 #include "data/bpe.h"
 #include "data/compress.h"
 #include "data/files.h"

@@ -5,8 +5,8 @@
 
 #include <fstream>
 
+#include "base/env.h"
 #include "base/error.h"
-#include "ckpt/env.h"
 #include "data/bpe.h"
 #include "data/files.h"
 #include "data/testing.h"

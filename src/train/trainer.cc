@@ -418,7 +418,8 @@ RunSummary train(const RunConfig& config, const fs::path& folder, const TrainOpt
   if (config.data.sources.empty())
     throw Error("data.corpus is missing: training needs text", config.name, hint);
   for (const DataSource& source : config.data.sources) {
-    if (fs::exists(source.path)) continue;
+    std::error_code refused;
+    if (fs::exists(source.path, refused)) continue;
     throw Error(fmt::format("the source {} is {}, which does not exist", source.name, source.path),
                 config.name,
                 "scripts/corpus.py builds corpus/documents.jsonl; data/sample/documents.jsonl is a "

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/env.h"
+#include "base/env.h"
 #include "train/report.h"
 #include "train/run_config.h"
 

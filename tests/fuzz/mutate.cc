@@ -8,7 +8,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "ckpt/env.h"
+#include "base/env.h"
 #include "data/packed.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// How checkpoints change the disk: the one seam through which a test can refuse or kill at any
-// moment. Every call returns the system's reason with the path, and throws nothing.
+// How the disk is changed: the one seam through which a test can refuse or kill at any moment.
+// Every call returns the system's reason with the path, and throws nothing.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,10 @@ class Env {
 
   Outcome make_folder(const std::filesystem::path& path);  // its parent exists; fine if it is there
   Outcome flush(const std::filesystem::path& path);        // a folder's names, or a file's bytes
-  // Durable after flush() of the parent. rename refuses a name that is taken; exchange lets two
-  // change places at once.
+  // Durable after flush() of the parent. rename refuses a name that is taken, replace takes it;
+  // exchange lets two change places at once.
   Outcome rename(const std::filesystem::path& from, const std::filesystem::path& to);
+  Outcome replace(const std::filesystem::path& from, const std::filesystem::path& to);
   Outcome exchange(const std::filesystem::path& from, const std::filesystem::path& to);
   Outcome remove(const std::filesystem::path& path);  // with all below it; fine if it is not there
 };
@@ -60,6 +61,8 @@ class NewFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  // Over the first bytes, which have been written; checksum() stays that of what was written first.
+  void rewrite_start(std::span<const std::byte> bytes);
   Outcome finish();  // flushed to the disk and closed, or the first fault
   bool ok() const { return fault_.ok(); }
   uint64_t bytes() const { return bytes_; }

@@ -1,4 +1,4 @@
-#include "ckpt/env.h"
+#include "base/env.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,6 +55,13 @@ Outcome Env::rename(const fs::path& from, const fs::path& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
   // File systems without the flag.
   if (errno == EINVAL && !fs::exists(to) && ::rename(from.c_str(), to.c_str()) == 0) return {};
+  return refused(from, "renamed");
+}
+
+Outcome Env::replace(const fs::path& from, const fs::path& to) {
+  if (Outcome o = before(DiskCall::rename, from); !o.ok())
+    return refused(from, "renamed", o.reason);
+  if (::rename(from.c_str(), to.c_str()) == 0) return {};
   return refused(from, "renamed");
 }
 
@@ -147,6 +154,22 @@ void NewFile::write(std::span<const std::byte> bytes) {
       if (n < 0) return fail("written");
       piece = piece.subspan(static_cast<size_t>(n));
     }
+  }
+}
+
+void NewFile::rewrite_start(std::span<const std::byte> bytes) {
+  if (!fault_.ok()) return;
+  if (Outcome o = env_.before(DiskCall::write, path_); !o.ok()) {
+    fault_ = refused(path_, "written", o.reason);
+    return;
+  }
+  off_t at = 0;
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(descriptor_, bytes.data(), bytes.size(), at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail("written");
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    at += n;
   }
 }
 

@@ -252,6 +252,8 @@ void read_train(const Settings& root, TrainConfig& t) {
                        : fmt::format("nearest: {}", n));
   }
   s.integer("steps", 1, kMost, t.steps);
+  if (const int64_t most = (int64_t{1} << 60) / t.tokens_per_step; t.steps > most)
+    s.refuse("steps", "so few that a run has at most 2^60 tokens", fmt::format("nearest: {}", most));
   s.positive("learning_rate", t.learning_rate);
   s.number("min_learning_rate", 0, kInfinite, t.min_learning_rate);
   if (t.min_learning_rate > t.learning_rate) {

@@ -66,6 +66,57 @@ bool has_tokenizer(const std::string& folder) {
                              fs::exists(fs::path(folder) / "tokenizer.model"));
 }
 
+KeptTokenizer tokenizer_of(const RunConfig& config,
+                           const std::vector<std::vector<Document>>& training, bool& cached,
+                           const std::function<void(const std::string&)>& say) {
+  const DataConfig& d = config.data;
+  const std::string given = !d.tokenizer.empty()            ? d.tokenizer
+                            : has_tokenizer(config.weights) ? config.weights
+                                                            : "";
+  if (given.empty()) {
+    std::vector<std::string_view> texts;
+    for (const auto& documents : training) {
+      for (const Document& t : documents) texts.push_back(t.text);
+    }
+    const std::string name =
+        fmt::format("{:016x}-{}-v{}.tokenizer.json", hash_of(texts), d.vocabulary, kCacheVersion);
+    return trained_tokenizer(texts, d.vocabulary, fs::path(d.cache) / name, cached, say);
+  }
+  KeptTokenizer kept = given_tokenizer(given);
+  if (kept.tokenizer->vocabulary() > config.model.vocabulary) {
+    throw Error(
+        fmt::format("the tokenizer has {} tokens, the model's embedding only {} (model.vocab_size)",
+                    kept.tokenizer->vocabulary(), config.model.vocabulary),
+        given);
+  }
+  return kept;
+}
+
+struct SplitSources {
+  std::vector<std::vector<Document>> training;  // by source
+  std::vector<Document> held_out;
+};
+
+SplitSources split_sources(const DataConfig& d) {
+  SplitSources out;
+  for (const DataSource& source : d.sources) {
+    CorpusSplit split = split_corpus(read_corpus(source.path), d.held_out_permille);
+    if (split.training.empty()) {
+      throw Error(fmt::format("{} documents give none to train on at data.held_out_permille {}",
+                              split.held_out.size(), d.held_out_permille),
+                  source.path, "a larger corpus, or another held-out share");
+    }
+    out.training.push_back(std::move(split.training));
+    for (Document& held : split.held_out) out.held_out.push_back(std::move(held));
+  }
+  if (out.held_out.empty()) {
+    throw Error(
+        fmt::format("no document is held out at data.held_out_permille {}", d.held_out_permille),
+        d.sources[0].path, "a larger corpus, or another held-out share");
+  }
+  return out;
+}
+
 PackedFile packed(const std::vector<std::string>& texts, const Tokenizer& tokenizer,
                   const fs::path& path, bool& cached,
                   const std::function<void(const std::string&)>& say) {
@@ -158,64 +209,29 @@ MixedSamples training_rows(const RunConfig& config, const TextData& text) {
 
 TextData prepare_text(const RunConfig& config, const std::function<void(const std::string&)>& say) {
   const DataConfig& d = config.data;
-  std::vector<std::vector<Document>> training;
-  std::vector<Document> held_out_documents;
-  for (const DataSource& source : d.sources) {
-    CorpusSplit split = split_corpus(read_corpus(source.path), d.held_out_permille);
-    if (split.training.empty()) {
-      throw Error(fmt::format("{} documents give none to train on at data.held_out_permille {}",
-                              split.held_out.size(), d.held_out_permille),
-                  source.path, "a larger corpus, or another held-out share");
-    }
-    training.push_back(std::move(split.training));
-    for (Document& held : split.held_out) held_out_documents.push_back(std::move(held));
-  }
-  if (held_out_documents.empty()) {
-    throw Error(
-        fmt::format("no document is held out at data.held_out_permille {}", d.held_out_permille),
-        d.sources[0].path, "a larger corpus, or another held-out share");
-  }
-  const fs::path cache = d.cache;
+  SplitSources split = split_sources(d);
   std::error_code failed;
-  fs::create_directories(cache, failed);
+  fs::create_directories(d.cache, failed);
   if (failed)
-    throw Error(fmt::format("cannot be made: {}", failed.message()), cache,
+    throw Error(fmt::format("cannot be made: {}", failed.message()), d.cache,
                 "data.cache names a folder");
-  bool cached = true;
-  std::vector<std::string_view> views;
-  for (const auto& documents : training) {
-    for (const Document& t : documents) views.push_back(t.text);
-  }
-  const fs::path trained = cache / fmt::format("{:016x}-{}-v{}.tokenizer.json", hash_of(views),
-                                               d.vocabulary, kCacheVersion);
-  KeptTokenizer kept = !d.tokenizer.empty() ? given_tokenizer(d.tokenizer)
-                       : has_tokenizer(config.weights)
-                           ? given_tokenizer(config.weights)
-                           : trained_tokenizer(views, d.vocabulary, trained, cached, say);
-  const Tokenizer& tokenizer = *kept.tokenizer;
-  if (tokenizer.vocabulary() > config.model.vocabulary) {
-    throw Error(
-        fmt::format("the tokenizer has {} tokens, the model's embedding only {} (model.vocab_size)",
-                    tokenizer.vocabulary(), config.model.vocabulary),
-        d.tokenizer.empty() ? config.weights : d.tokenizer);
-  }
-  TextData out{.tokenizer = kept.tokenizer,
-               .tokenizer_files = std::move(kept.files),
-               .training = {},
-               .provenance = {},
-               .held_out_texts = choose_held_out(held_out_documents, tokenizer, d.held_out_tokens)};
+  TextData out{.cached = true};
+  KeptTokenizer kept = tokenizer_of(config, split.training, out.cached, say);
+  out.tokenizer = kept.tokenizer;
+  out.tokenizer_files = std::move(kept.files);
+  out.held_out_texts = choose_held_out(split.held_out, *out.tokenizer, d.held_out_tokens);
   if (out.held_out_texts.empty()) {
     throw Error(fmt::format("no held-out document has at most data.held_out_tokens ({}) tokens",
                             d.held_out_tokens),
                 d.sources[0].path, "a larger number, or 0 for all");
   }
   const auto pack = [&](const std::vector<std::string>& texts, const char* what) {
-    const fs::path path =
-        cache / fmt::format("{:016x}-{:016x}-v{}.{}.pack", hash_of({texts.begin(), texts.end()}),
-                            tokenizer.hash(), kCacheVersion, what);
-    return packed(texts, tokenizer, path, cached, say);
+    const std::string name =
+        fmt::format("{:016x}-{:016x}-{}-v{}.{}.pack", hash_of({texts.begin(), texts.end()}),
+                    out.tokenizer->hash(), out.tokenizer->end_of_text(), kCacheVersion, what);
+    return packed(texts, *out.tokenizer, fs::path(d.cache) / name, out.cached, say);
   };
-  for (std::vector<Document>& documents : training) {
+  for (std::vector<Document>& documents : split.training) {
     std::vector<std::string> texts;
     out.provenance.emplace_back();
     for (Document& t : documents) {
@@ -225,7 +241,6 @@ TextData prepare_text(const RunConfig& config, const std::function<void(const st
     out.training.push_back(pack(texts, "training"));
   }
   out.held_out = pack(out.held_out_texts, "held-out");
-  out.cached = cached;
   return out;
 }
 

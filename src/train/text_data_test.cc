@@ -145,7 +145,11 @@ TEST_F(Text, WhatATokenizerFolderTellsOfItsEndStays) {
   const RunConfig c =
       config({"data.tokenizer=" + (folder_ / "tokenizer").string(), "data.vocabulary=null",
               "model.vocab_size=null", "generate.prompts=[]"});
+  RunConfig by_file = c;  // another end, though the same cache
+  by_file.data.tokenizer = (folder_ / "tokenizer/tokenizer.json").string();
+  EXPECT_EQ(text(by_file).held_out.tokenizer().end_of_text, 0);
   EXPECT_EQ(text(c).tokenizer->end_of_text(), 2);
+  EXPECT_EQ(text(c).held_out.tokenizer().end_of_text, 2);
   run(c, "out");
   EXPECT_EQ(load_tokenizer(folder_ / "out")->end_of_text(), 2);
   EXPECT_EQ(load_tokenizer(find_checkpoint(folder_ / "out"))->end_of_text(), 2);

@@ -310,13 +310,17 @@ TEST(Window, CutsTheListsOfOwners) {
 
 TEST(Balance, StepsTowardsTheMean) {
   for (DType real : {DType::f32, DType::f64}) {
-    Trial t(Row::balance, "x,x->x", {"x", {3}}, real);
+    Trial t(Row::balance, "x,x,->x", {"x", {3}}, real);
     t.op.attrs.a = 0.25, t.op.attrs.b = 10;
+    t.ins[2].set(0, 0.5);  // the factor does not scale it
     for (int64_t i = 0; i < 3; ++i) t.ins[0].set(i, 1), t.ins[1].set(i, 9 + static_cast<double>(i));
     const auto y = t.run_ref();
     EXPECT_EQ(y[0].at(0), 1.25);
     EXPECT_EQ(y[0].at(1), 1);
     EXPECT_EQ(y[0].at(2), 0.75);
+    t.ins[2].set(0, std::numeric_limits<double>::quiet_NaN());  // a step without an update
+    const auto same = t.run_ref();
+    for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(same[0].at(i), 1);
   }
 }
 

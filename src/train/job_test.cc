@@ -111,6 +111,38 @@ TEST(Job, AStepWithoutTargetsLeavesEverythingUntouched) {
   }
 }
 
+// Neither a step without targets nor one whose norm is not finite moves what routers choose by.
+TEST(Job, AStepWithoutAnUpdateLeavesRouterBiases) {
+  JobConfig config = config_of({.dp = 2, .ep = 2});
+  config.model.family = Family::telechat_moe;
+  config.model.moe = {.experts = 4,
+                      .top_k = 2,
+                      .expert_ffn = 6,
+                      .scores = Scores::sigmoid,
+                      .correction_bias = true,
+                      .routing = {.bias_update_rate = 0.5}};
+  Pool pool(2);
+  Job job(config, pool);
+  job.initialise(5);
+  const std::string bias = "transformer.h.1.mlp.gate.e_score_correction_bias";
+  const Batch batch = batch_of(config, 1);
+  job.step(batch, {.lr = 0.01, .step = 1});
+  const std::vector<double> moved = job.parameter(bias);
+  EXPECT_NE(moved, std::vector<double>(4, 0.0));
+  Batch masked = batch;
+  masked.targets.assign(masked.targets.size(), -1);
+  EXPECT_FALSE(job.step(masked, {.lr = 0.01, .step = 2}).updated);
+  EXPECT_EQ(job.parameter(bias), moved);
+  const Program& p = job.train().program;
+  for (size_t i = 0; i < p.states.size(); ++i) {
+    if (p.states[i].name == "p:emb.w")
+      set_state(*job.train().executor, static_cast<int>(i),
+                [](int64_t) { return std::numeric_limits<double>::quiet_NaN(); });
+  }
+  EXPECT_FALSE(job.step(batch, {.lr = 0.01, .step = 3}).updated);
+  EXPECT_EQ(job.parameter(bias), moved);
+}
+
 TEST(Job, ARankWithoutTargetsIsOrdinary) {
   Pool pool(2);
   Job one(config_of({}, DType::f64, KernelSet::ref), pool),

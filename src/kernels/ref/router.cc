@@ -141,12 +141,13 @@ void balance(const KernelCall& call) {
   begin(call);
   const Attrs& a = call.op->attrs;
   const int64_t n = call.outs[0].elements();
+  const double rate = std::isnan(scalar(call.ins[2])) ? 0 : a.a;
   by_real(call.outs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < n; ++i) {
       const double left = a.b - real_at(call.ins[1], i);
       const double sign = static_cast<double>(left > 0) - static_cast<double>(left < 0);
-      call.outs[0].as<T>()[i] = static_cast<T>(real_at(call.ins[0], i) + a.a * sign);
+      call.outs[0].as<T>()[i] = static_cast<T>(real_at(call.ins[0], i) + rate * sign);
     }
   });
 }

@@ -32,6 +32,8 @@ void Traffic::operator+=(const Traffic& other) {
   for (int kind = 0; kind < kCommKinds; ++kind) {
     bytes[kind] += other.bytes[kind];
     messages[kind] += other.messages[kind];
+    between_nodes_bytes[kind] += other.between_nodes_bytes[kind];
+    between_nodes_rows[kind] += other.between_nodes_rows[kind];
   }
 }
 

@@ -54,6 +54,8 @@ struct View {
 
 struct Traffic {
   std::array<int64_t, kCommKinds> bytes{}, messages{};
+  // Of them what goes to ranks of other nodes; rows: of parts that say how wide a row is.
+  std::array<int64_t, kCommKinds> between_nodes_bytes{}, between_nodes_rows{};
   uint64_t order = 0;  // base/digest.h, of the transfers this rank sent in, in order
   void operator+=(const Traffic& other);
   bool operator==(const Traffic&) const = default;
@@ -75,6 +77,7 @@ struct Transfer {
   int me = 0;                   // index of this rank in group
   std::vector<View> send = {};  // by member: the part it gets of what I have (mine included)
   std::vector<View> recv = {};  // by member: where its part goes (reductions: all the same box)
+  int64_t row_elements = 0;     // of a token's hidden row on its way to or from experts; 0: no such
 };
 
 class Communicator {
@@ -103,7 +106,8 @@ class Communicator {
   virtual std::string waiting() const = 0;
 };
 
-// Ranks as tasks in this process: a receiver reads its peers' memory in place.
-std::unique_ptr<Communicator> make_threads_communicator(int ranks);
+// Ranks as tasks in this process: a receiver reads its peers' memory in place. Rank r counts as on
+// node r / ranks_per_node (0: all are on one).
+std::unique_ptr<Communicator> make_threads_communicator(int ranks, int ranks_per_node = 0);
 
 }  // namespace myriad

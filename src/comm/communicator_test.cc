@@ -27,8 +27,8 @@ View view_of(std::vector<T>& data, std::vector<int64_t> sizes) {
 
 // One f32 transfer of all n ranks on one value of S elements, run once.
 struct OneTransfer {
-  OneTransfer(CommKind kind, int n, int64_t size, bool in_place)
-      : comm(make_threads_communicator(n)), tasks(n) {
+  OneTransfer(CommKind kind, int n, int64_t size, bool in_place, int ranks_per_node = 0)
+      : comm(make_threads_communicator(n, ranks_per_node)), tasks(n) {
     const bool reduces = kind != CommKind::all_gather;
     for (int me = 0; me < n; ++me) {
       value.emplace_back(size);
@@ -47,6 +47,7 @@ struct OneTransfer {
       auto& to = in_place ? value[me] : out[me];
       Transfer t{.kind = kind, .dtype = DType::f32, .group = {}, .me = me};
       if (reduces) t.reduction = Reduction::sum;
+      t.row_elements = 4;
       for (int i = 0; i < n; ++i) {
         t.group.push_back(i);
         if (kind == CommKind::all_reduce) continue;
@@ -82,6 +83,17 @@ TEST(Communicator, CountsAreTheClosedFormulae) {
         EXPECT_EQ(total.messages[static_cast<int>(kind)], times * n * (n - 1));
       }
     }
+  }
+}
+
+// Six ranks on nodes of 4: {0, 1, 2, 3} and {4, 5}. A part of 8 elements is two rows of 4.
+TEST(Communicator, WhatGoesToOtherNodesIsCounted) {
+  for (const CommKind kind : {CommKind::all_gather, CommKind::reduce_scatter}) {
+    const auto k = static_cast<size_t>(kind);
+    const Traffic total = OneTransfer(kind, 6, 48, false, 4).total;
+    EXPECT_EQ(total.between_nodes_bytes[k], 2 * 4 * 2 * 8 * 4);  // each way 4 x 2 parts
+    EXPECT_EQ(total.between_nodes_rows[k], 2 * 4 * 2 * 2);
+    EXPECT_EQ(OneTransfer(kind, 6, 48, false).total.between_nodes_bytes[k], 0);
   }
 }
 

@@ -114,7 +114,8 @@ using Key = std::pair<bool, std::vector<int>>;  // a send?, group
 
 class ThreadsCommunicator : public Communicator {
  public:
-  explicit ThreadsCommunicator(int ranks) : ranks_(ranks) {}
+  ThreadsCommunicator(int ranks, int ranks_per_node)
+      : ranks_(ranks), ranks_per_node_(ranks_per_node) {}
 
   int prepare(int rank, Transfer transfer) override;
   void seal() override;
@@ -135,6 +136,7 @@ class ThreadsCommunicator : public Communicator {
   void enter(int rank, Member& m);
 
   std::vector<Rank> ranks_;
+  const int ranks_per_node_;
   std::mutex mutex_;                                           // of prepare
   std::map<Key, std::vector<std::vector<Member*>>> prepared_;  // since seal, by place in the group
   std::map<Key, int> sealed_;                                  // how many transfers
@@ -223,7 +225,7 @@ int ThreadsCommunicator::prepare(int rank, Transfer transfer) {
   auto m = std::make_unique<Member>();
   m->transfer = checked(rank, ranks, std::move(transfer));
   m->by_rows = has_rows(m->transfer);
-  if (!m->by_rows) m->sent = sent_by(m->transfer);
+  if (!m->by_rows) m->sent = sent_by(m->transfer, ranks_per_node_);
   std::lock_guard lock(mutex_);
   auto& by_member = prepared_[{m->kind() == CommKind::send, m->transfer.group}];
   by_member.resize(m->transfer.group.size());
@@ -274,7 +276,7 @@ Progress ThreadsCommunicator::done(int rank) {
 
 void ThreadsCommunicator::enter(int rank, Member& m) {
   m.inside = true;
-  const Traffic sent = m.by_rows ? rows_sent_by(m.transfer) : m.sent;
+  const Traffic sent = m.by_rows ? sent_by(m.transfer, ranks_per_node_) : m.sent;
   Traffic& traffic = ranks_[rank].traffic;
   traffic += sent;
   traffic.order = digest_transfer(traffic.order, name_of(m.kind()), m.transfer.group, sent.bytes[static_cast<int>(m.kind())]);
@@ -347,9 +349,9 @@ std::string ThreadsCommunicator::waiting() const {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_threads_communicator(int ranks) {
+std::unique_ptr<Communicator> make_threads_communicator(int ranks, int ranks_per_node) {
   if (ranks < 1) throw Error(fmt::format("a communicator cannot have {} ranks", ranks));
-  return std::make_unique<ThreadsCommunicator>(ranks);
+  return std::make_unique<ThreadsCommunicator>(ranks, ranks_per_node);
 }
 
 }  // namespace myriad

@@ -178,55 +178,50 @@ View part_of(const View& flat, DType dtype, int i, int n) {
   return part;
 }
 
-Traffic sent_by(const Transfer& t) {
-  Traffic traffic;
-  int64_t elements = 0, messages = 0;
-  const int n = static_cast<int>(t.group.size());
-  const auto count = [&](const View& part) {
-    if (part.absent()) return;
-    elements += part.elements();
-    ++messages;
-  };
-  for (int j = 0; j < n; ++j) {
-    if (j == t.me || (t.kind == CommKind::send && t.me == 1)) continue;
-    if (t.kind == CommKind::all_reduce) {
-      count(part_of(t.send[0], t.dtype, j, n));     // to be added there
-      count(part_of(t.recv[0], t.dtype, t.me, n));  // the sum
-    } else {
-      count(t.send[j]);
-    }
-  }
-  traffic.bytes[static_cast<int>(t.kind)] = elements * static_cast<int64_t>(size_of(t.dtype));
-  traffic.messages[static_cast<int>(t.kind)] = messages;
-  return traffic;
-}
-
 bool has_rows(const Transfer& t) {
   return std::any_of(t.send.begin(), t.send.end(), [](const View& v) { return v.rows != nullptr; });
 }
 
-Traffic rows_sent_by(const Transfer& t) {
-  int64_t bytes = 0, messages = 0;
-  const int n = static_cast<int>(t.group.size());
-  const auto width = [&](const View& v) {
-    int64_t elements = 1;
-    for (int d = 1; d < v.dims; ++d) elements *= v.size[d];
-    return elements * static_cast<int64_t>(size_of(t.dtype));
+namespace {
+
+// With rows as their list stands.
+int64_t elements_of(const View& v) {
+  if (v.rows == nullptr) return v.elements();
+  int64_t width = 1;
+  for (int d = 1; d < v.dims; ++d) width *= v.size[d];
+  return v.rows->n * width;
+}
+
+// The same for part i of n, as an all_reduce cuts it.
+int64_t elements_of_part(const View& v, DType dtype, int i, int n) {
+  if (v.rows == nullptr) return part_of(v, dtype, i, n).elements();
+  const int64_t rows = v.rows->n;
+  return rows == 0 ? 0 : elements_of(v) / rows * (rows * (i + 1) / n - rows * i / n);
+}
+
+}  // namespace
+
+Traffic sent_by(const Transfer& t, int ranks_per_node) {
+  Traffic traffic;
+  const int kind = static_cast<int>(t.kind), n = static_cast<int>(t.group.size());
+  const auto node = [&](int member) { return ranks_per_node > 0 ? t.group[member] / ranks_per_node : 0; };
+  const auto count = [&](int to, int64_t elements) {
+    const int64_t bytes = elements * static_cast<int64_t>(size_of(t.dtype));
+    traffic.bytes[kind] += bytes;
+    ++traffic.messages[kind];
+    if (node(to) == node(t.me)) return;
+    traffic.between_nodes_bytes[kind] += bytes;
+    if (t.row_elements > 0) traffic.between_nodes_rows[kind] += elements / t.row_elements;
   };
-  const auto rows_of_part = [&](const View& v, int i) { return v.rows->n * (i + 1) / n - v.rows->n * i / n; };
   for (int j = 0; j < n; ++j) {
-    if (j == t.me) continue;
+    if (j == t.me || (t.kind == CommKind::send && t.me == 1)) continue;
     if (t.kind == CommKind::all_reduce) {
-      bytes += (rows_of_part(t.send[0], j) + rows_of_part(t.send[0], t.me)) * width(t.send[0]);
-      messages += 2;
-    } else {
-      bytes += t.send[j].rows->n * width(t.send[j]);
-      ++messages;
+      count(j, elements_of_part(t.send[0], t.dtype, j, n));     // to be added there
+      count(j, elements_of_part(t.recv[0], t.dtype, t.me, n));  // the sum
+    } else if (!t.send[j].absent()) {
+      count(j, elements_of(t.send[j]));
     }
   }
-  Traffic traffic;
-  traffic.bytes[static_cast<int>(t.kind)] = bytes;
-  traffic.messages[static_cast<int>(t.kind)] = messages;
   return traffic;
 }
 

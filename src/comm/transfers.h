@@ -25,11 +25,11 @@ void check_agreement(int order, std::span<const Transfer* const> members);
 // Part i of n of a flat view: [i S / n, (i + 1) S / n).
 View part_of(const View& flat, DType dtype, int i, int n);
 
-// What the rank of this description sends in one step.
-Traffic sent_by(const Transfer& transfer);
-
-// Whether its parts are rows known only when it runs, and what it sends with the lists as they stand.
+// Whether its parts are rows known only when it runs.
 bool has_rows(const Transfer& transfer);
-Traffic rows_sent_by(const Transfer& transfer);
+
+// What the rank of this description sends in one step; of rows with the lists as they stand. Rank r
+// is on node r / ranks_per_node (0: all are on one).
+Traffic sent_by(const Transfer& transfer, int ranks_per_node);
 
 }  // namespace myriad

@@ -21,18 +21,21 @@ std::vector<std::string> split(std::string_view text, char by) {
 
 // A sparse output has the rows of its sparse operand, or those that `dispatch` makes.
 int routing_of(const Graph& graph, const Op& op) {
-  if (op.row == Row::dispatch || op.row == Row::dispatch_w) return op.ins[1];
+  if (op.row == Row::dispatch || op.row == Row::dispatch_w || op.row == Row::collapse)
+    return op.ins[1];
+  if (op.row == Row::spread) return op.ins[2];
   for (int i : op.ins) {
     if (graph[i].sparse()) return graph[i].routing;
   }
   CHECK(false, "{} makes routed rows from none", info(op.row).name);
 }
 
-double density_of(const Graph& graph, const Op& op) {
+double density_of(const Graph& graph, const Op& op, int routing) {
   for (int i : op.ins) {
-    if (graph[i].sparse()) return graph[i].density;
+    if (graph[i].routing == routing) return graph[i].density;
   }
-  return static_cast<double>(op.size.at('j')) / static_cast<double>(op.size.at('e'));
+  return graph[routing].density * static_cast<double>(op.size.at('j')) /
+         static_cast<double>(op.size.at('e'));
 }
 
 }  // namespace
@@ -83,7 +86,7 @@ std::vector<int> Builder::op(Row row, std::span<const int> ins, std::string_view
     for (char l : v.labels) v.sizes.push_back(op.size.at(l));
     if (v.labels.starts_with("ebs")) {
       v.routing = routing_of(graph_, op);
-      v.density = density_of(graph_, op);
+      v.density = density_of(graph_, op, v.routing);
     }
     op.outs.push_back(graph_.add(std::move(v)));
   }

@@ -67,7 +67,7 @@ std::string show(const Op& op, const Graph& graph) {
 
 bool works_on_rows(const Op& op) {
   if (op.row == Row::dispatch || op.row == Row::combine || op.row == Row::dispatch_w ||
-      op.row == Row::collect_w)
+      op.row == Row::collect_w || op.row == Row::spread || op.row == Row::collapse)
     return false;
   const auto rows = [](const std::string& labels) { return labels.starts_with("ebs"); };
   return std::any_of(op.in_labels.begin(), op.in_labels.end(), rows) ||

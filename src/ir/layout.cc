@@ -126,7 +126,36 @@ class Resharder {
     return false;
   }
 
+  // What the tails of all dims hold is what dims want next: one exchange instead of one a dim.
+  bool all_to_all_of_several() {
+    AtomSet given = 0, taken = 0;
+    std::vector<AtomList> next;
+    int moved = 0;
+    for (int d = 0; d < cur_.dims; ++d) {
+      const AtomList tail = cur_.cuts[d].suffix(common(d));
+      given = static_cast<AtomSet>(given | tail.set());
+      moved += !tail.empty();
+    }
+    for (int d = 0; d < cur_.dims; ++d) {
+      const AtomList run =
+          take_while(goal_.cuts[d].suffix(common(d)), [&](Atom a) { return given >> a & 1; });
+      AtomList cut = cur_.cuts[d].prefix(common(d));
+      cut.append(run);
+      next.push_back(cut);
+      taken = static_cast<AtomSet>(taken | run.set());
+      moved += !run.empty();
+    }
+    if (given != taken || moved < 3) return false;
+    AtomList all;
+    for (Atom a = 0; a < kMaxAtoms; ++a) {
+      if (given >> a & 1) all.push(a);
+    }
+    std::copy(next.begin(), next.end(), cur_.cuts.begin());
+    return did(MoveKind::all_to_all, all);
+  }
+
   bool all_to_all() {
+    if (all_to_all_of_several()) return true;
     for (int d = 0; d < cur_.dims; ++d) {
       const int tail = cur_.cuts[d].n - common(d);
       for (int k = tail; k > 0; --k) {

@@ -132,6 +132,23 @@ TEST(Reshard, OneCollectiveWhereOneWillDo) {
   EXPECT_EQ(kinds("a:dp", "a:dp sum:tp"), "first ");
 }
 
+// Each rank sends what it has straight to where it is wanted, however many dims change.
+TEST(Layout, OneExchangeServesSeveralDims) {
+  const Mesh mesh({{"x", 2}, {"y", 2}, {"z", 2}});
+  const auto steps = [&](const char* from, const char* to) {
+    std::string text;
+    for (const MoveStep& s :
+         reshard(parse_layout(from, "abc", mesh), parse_layout(to, "abc", mesh)))
+      text += fmt::format("{}({}) ", name_of(s.what), mesh.show(s.atoms));
+    return text;
+  };
+  EXPECT_EQ(steps("b:x c:y", "a:x,y"), "all_to_all(x,y) ");
+  EXPECT_EQ(steps("a:x,y", "b:x c:y"), "all_to_all(x,y) ");
+  EXPECT_EQ(steps("b:z,x c:y", "a:x,y b:z"), "all_to_all(x,y) ");
+  EXPECT_EQ(steps("a:x,y sum:z", "b:x c:y,z"), "all_to_all(x,y) reduce_scatter(z) ");
+  EXPECT_EQ(steps("a:x", "b:x"), "all_to_all(x) ");
+}
+
 TEST(Layout, PartsOfAnUnevenDimCoverItOnce) {
   const Mesh mesh({{"x", 2}, {"y", 3}, {"z", 2}});
   for (int64_t size = 0; size <= 14; ++size) {

@@ -356,6 +356,7 @@ class ProgramParser {
     Line& head = at_.take("program");
     head.need("stages");
     program_.stages = head.number<int>("the number of stages");
+    if (head.take("ranks_per_node")) program_.ranks_per_node = head.number<int>("ranks of a node");
     head.finish();
     parse_mesh(at_.take("mesh"));
     std::vector<std::shared_ptr<Graph>> graphs;

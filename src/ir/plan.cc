@@ -58,7 +58,50 @@ void check_stages(Plan& p, int layers) {
   }
 }
 
+// Ranks a node that lay an ep group on nodes with as many ranks each.
+std::vector<int> even_nodes(const Plan& p) {
+  std::vector<int> legal;
+  for (int n = 1; n <= p.ranks(); ++n) {
+    Plan q = p;
+    q.ranks_per_node = n;
+    if (nodes_of_experts(q) > 0) legal.push_back(n);
+  }
+  return legal;
+}
+
+void check_nodes(Plan& p) {
+  if (p.ranks_per_node == 0) p.ranks_per_node = p.ranks();
+  if (p.dispatch == Dispatch::flat) return;
+  const int nodes = nodes_of_experts(p);
+  if (nodes == 0) {
+    std::string legal;
+    const std::vector<int> all = even_nodes(p);
+    const auto above = std::upper_bound(all.begin(), all.end(), p.ranks_per_node);
+    if (above != all.begin()) legal += fmt::format("ranks_per_node: {}", *(above - 1));
+    if (above != all.end())
+      legal += fmt::format("{}{}", legal.empty() ? "ranks_per_node: " : " or ", *above);
+    throw Error(
+        fmt::format("layout.dispatch is {}, which needs as many ranks of an ep group on each of its "
+                    "nodes, but ep {} x etp {} lie on nodes of {} ranks_per_node",
+                    name_of(p.dispatch), p.ep, p.etp, p.ranks_per_node),
+        "layout", legal + "; or dispatch: flat");
+  }
+  if (nodes == 1) p.dispatch = Dispatch::flat;  // nothing leaves the node
+}
+
 }  // namespace
+
+const char* name_of(Dispatch dispatch) {
+  constexpr const char* kNames[] = {"flat", "node_gather", "node_relay"};
+  return kNames[static_cast<int>(dispatch)];
+}
+
+int nodes_of_experts(const Plan& p) {
+  const int group = p.ep * p.etp, node = p.ranks_per_node;
+  if (node == 0 || node % group == 0) return 1;
+  if (group % node != 0 || (node > p.etp ? node % p.etp : p.etp % node) != 0) return 0;
+  return node > p.etp ? group / node : p.ep;
+}
 
 Plan resolve(Plan p, int layers, int64_t rows) {
   at_least_one("dp", p.dp);
@@ -98,11 +141,12 @@ Plan resolve(Plan p, int layers, int64_t rows) {
   if (p.grad_reduce == GradReduce::automatic)
     p.grad_reduce = p.zero >= 2 ? GradReduce::micro_batch : GradReduce::step;
   check_stages(p, layers);
+  check_nodes(p);
   return p;
 }
 
 std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int kv_heads, int heads,
-                                  int64_t vocabulary, int64_t ffn) {
+                                  int64_t vocabulary, int64_t ffn, int64_t top_k) {
   std::vector<std::string> out;
   const auto uneven = [&](const std::string& what, int64_t n, int64_t parts) {
     if (parts <= 1 || n % parts == 0) return;
@@ -130,6 +174,12 @@ std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int k
                     "wait for the largest",
                     layers, p.stages.size(), *lo, *hi));
   }
+  if (const int nodes = nodes_of_experts(p); p.dispatch == Dispatch::node_gather && nodes > top_k) {
+    out.push_back(fmt::format(
+        "dispatch node_gather sends each token to all {} other nodes, flat on average {:.1f} rows of "
+        "its {} choices: flat or node_relay sends less",
+        nodes - 1, static_cast<double>(top_k) * (nodes - 1) / nodes, top_k));
+  }
   if (p.zero >= 2 && p.grad_reduce == GradReduce::step) {
     out.push_back(fmt::format(
         "zero {} with grad_reduce step: gradient memory is cut only after the last micro-batch",
@@ -147,6 +197,10 @@ std::string show(const Plan& p) {
   if (p.ep > 1 || p.etp > 1) text += fmt::format(", ep {} x etp {}", p.ep, p.etp);
   if (p.ep > 1 && p.expert_rows_bound != Plan{}.expert_rows_bound)
     text += fmt::format(", expert rows bound {}", p.expert_rows_bound);
+  if (p.dispatch != Dispatch::flat)
+    text += fmt::format(", {} over nodes of {}", name_of(p.dispatch), p.ranks_per_node);
+  else if (p.ranks_per_node > 0 && p.ranks_per_node < p.ranks())
+    text += fmt::format(", nodes of {}", p.ranks_per_node);
   text += ", " + p.schedule;
   if (p.recompute == Recompute::full) text += ", recompute full";
   if (p.grad_reduce == GradReduce::micro_batch) text += ", gradients reduced each micro-batch";

@@ -10,6 +10,9 @@
 namespace myriad {
 
 enum class Recompute : uint8_t { none, full };
+// How the rows of experts cross from node to node, see docs/experts.md.
+enum class Dispatch : uint8_t { flat, node_gather, node_relay };
+const char* name_of(Dispatch dispatch);
 enum class GradReduce : uint8_t { automatic, step, micro_batch };
 
 struct Plan {
@@ -19,6 +22,8 @@ struct Plan {
   bool sp = false;
   int ep = 1, etp = 1;           // experts refold dp x tp as expert-dp (slowest), ep, etp (fastest)
   double expert_rows_bound = 2;  // rows of routed choices a rank takes a round, over an even share
+  Dispatch dispatch = Dispatch::flat;
+  int ranks_per_node = 0;  // node of rank r: r / ranks_per_node; 0: one node holds all
   std::string schedule;  // gpipe, 1f1b, interleaved; empty: interleaved when vpp > 1, else 1f1b
   Recompute recompute = Recompute::none;
   GradReduce grad_reduce = GradReduce::automatic;  // step for zero 0 and 1, else micro_batch
@@ -35,7 +40,10 @@ Plan resolve(Plan plan, int layers, int64_t rows);
 
 // Legal but costly: what it costs, one sentence each ("kv heads 3 over tp 2: ...").
 std::vector<std::string> warnings(const Plan& plan, int layers, int64_t rows, int kv_heads,
-                                  int heads, int64_t vocabulary, int64_t ffn);
+                                  int heads, int64_t vocabulary, int64_t ffn, int64_t top_k = 0);
+
+// Nodes that the ranks of one ep group (with its etp) lie on; 0: not as many ranks on each.
+int nodes_of_experts(const Plan& plan);
 
 // One line: "dp 2 x tp 2 x pp 2, vpp 2, 4 micro-batches, zero 1, sp, interleaved".
 std::string show(const Plan& plan);

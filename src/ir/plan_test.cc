@@ -149,6 +149,51 @@ TEST(Plan, ImbalanceIsWarnedOfWithItsCost) {
   EXPECT_TRUE(warnings(resolve({.dp = 2, .tp = 2}, 4, 4), 4, 4, 2, 4, 128, 64).empty());
 }
 
+TEST(Plan, NodesOfAnEpGroup) {
+  const auto nodes = [](int ep, int etp, int ranks_per_node) {
+    return nodes_of_experts({.dp = 24, .ep = ep, .etp = etp, .ranks_per_node = ranks_per_node});
+  };
+  EXPECT_EQ(nodes(4, 1, 0), 1);
+  EXPECT_EQ(nodes(4, 1, 8), 1);
+  EXPECT_EQ(nodes(4, 1, 2), 2);
+  EXPECT_EQ(nodes(4, 2, 2), 4);
+  EXPECT_EQ(nodes(4, 2, 4), 2);
+  EXPECT_EQ(nodes(4, 2, 1), 4);  // each etp group on two nodes of its own
+  EXPECT_EQ(nodes(3, 1, 2), 0);
+  EXPECT_EQ(nodes(4, 1, 6), 0);
+  EXPECT_EQ(nodes(3, 2, 3), 0);
+}
+
+TEST(Plan, DispatchThatTellsNodesApartNeedsEqualOnes) {
+  Plan p{.dp = 12, .ep = 4, .dispatch = Dispatch::node_gather, .ranks_per_node = 3};
+  try {
+    resolve(p, 4, 12);
+    FAIL();
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    for (const char* said : {"layout.dispatch is node_gather", "ep 4 x etp 1",
+                             "nodes of 3 ranks_per_node", "ranks_per_node: 2 or 4"})
+      EXPECT_NE(what.find(said), std::string::npos) << what;
+  }
+  p.ranks_per_node = 4;  // inside a node nothing is left to tell apart
+  EXPECT_EQ(resolve(p, 4, 12).dispatch, Dispatch::flat);
+  p.dispatch = Dispatch::flat;
+  p.ranks_per_node = 3;
+  EXPECT_EQ(resolve(p, 4, 12).ranks_per_node, 3);
+  EXPECT_EQ(resolve({.dp = 12}, 4, 12).ranks_per_node, 12);
+}
+
+TEST(Plan, ANodeGatherThatSendsMoreIsWarnedOf) {
+  Plan p{.dp = 8, .ep = 8, .dispatch = Dispatch::node_gather, .ranks_per_node = 2};
+  const auto warned = [&](int64_t top_k) {
+    return !warnings(resolve(p, 4, 8), 4, 8, 2, 4, 128, 64, top_k).empty();
+  };
+  EXPECT_TRUE(warned(2));   // 3 rows a token against 1.5
+  EXPECT_FALSE(warned(4));  // 3 against 3
+  p.dispatch = Dispatch::node_relay;
+  EXPECT_FALSE(warned(2));
+}
+
 TEST(Plan, ShownInOneLine) {
   const Plan p = resolve(
       {.dp = 2, .tp = 2, .pp = 2, .vpp = 2, .micro_batches = 4, .zero = 1, .sp = true}, 4, 8);

@@ -300,7 +300,9 @@ std::string print_body(const LoweredBody& body, const Mesh& mesh) {
 }
 
 std::string print_program(const Program& program) {
-  std::string out = fmt::format("program stages {}\n", program.stages) + print_mesh(program.mesh);
+  std::string out = fmt::format("program stages {}", program.stages);
+  if (program.ranks_per_node > 0) out += fmt::format(" ranks_per_node {}", program.ranks_per_node);
+  out += "\n" + print_mesh(program.mesh);
   std::map<const Graph*, int> graphs;
   for (const LoweredBody& body : program.bodies) {
     const auto [at, is_new] = graphs.try_emplace(body.graph.get(), static_cast<int>(graphs.size()));

@@ -11,6 +11,10 @@ const Layout& Program::layout(const Buffer& b) const {
   return bodies[b.body].versions[b.version].layout;
 }
 
+bool is_routed_hidden(const LoweredBody& body, int value) {
+  return body.loop && (*body.graph)[value].labels.ends_with("bsd");
+}
+
 int Piece::find(std::string_view param) const {
   for (size_t i = 0; i < params.size(); ++i) {
     if (params[i].name == param) return static_cast<int>(i);

@@ -54,6 +54,10 @@ struct LoweredBody {
   int64_t parts = 1, bound = 0;
 };
 
+// Whether a value is hidden rows on their way between tokens and experts: what crosses nodes for
+// the sake of experts.
+bool is_routed_hidden(const LoweredBody& body, int value);
+
 // What lies between actions: a version of a value with a life of its own.
 struct Buffer {
   std::string name;  // "y/L3.mb0"
@@ -89,6 +93,7 @@ struct Action {
 struct Program {
   Mesh mesh;  // atom "pp" is the slowest; its coordinate is the stage
   int stages = 1;
+  int ranks_per_node = 0;  // node of rank r: r / ranks_per_node; 0: one node holds all
   std::vector<LoweredBody> bodies;
   std::vector<Buffer> buffers;
   std::vector<State> states;

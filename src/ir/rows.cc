@@ -172,6 +172,12 @@ Grads slice_grad(Builder& b, const Op& op, DOuts d) {
                 with({.label = op.attrs.label, .to = op.attrs.to, .lo = op.attrs.lo}, op.size))};
 }
 
+template <Row Back>
+Grads turn_rows_back(Builder& b, const Op& op, DOuts d) {
+  const std::string rule = op.out_labels[0] + "," + op.in_labels[1] + "," + op.in_labels[2] + "->" + op.in_labels[0];
+  return {b.op1(Back, {d[0], op.ins[1], op.ins[2]}, rule, with(op.attrs, op.size)), -1, -1};
+}
+
 constexpr auto kNoGrad = nullptr;
 
 const RowInfo kTable[] = {
@@ -200,6 +206,9 @@ const RowInfo kTable[] = {
     {.row = Row::rounds, .name = "rounds", .linear = none, .whole = choices, .work = no_work, .gradient = kNoGrad, .reduces_max = true, .as_wanted = true},
     {.row = Row::dispatch, .name = "dispatch", .linear = operand<0>, .whole = choices, .work = no_work, .gradient = turn_back<Row::combine>},
     {.row = Row::combine, .name = "combine", .linear = operand<0>, .whole = choices, .work = per_input<1>, .gradient = turn_back<Row::dispatch>},
+    {.row = Row::leads, .name = "leads", .linear = none, .whole = choices, .work = no_work, .gradient = kNoGrad},
+    {.row = Row::spread, .name = "spread", .linear = operand<0>, .whole = choices, .work = no_work, .gradient = turn_rows_back<Row::collapse>},
+    {.row = Row::collapse, .name = "collapse", .linear = operand<0>, .whole = choices, .work = per_input<1>, .gradient = turn_rows_back<Row::spread>},
     {.row = Row::dispatch_w, .name = "dispatch_w", .linear = operand<0>, .whole = choices, .work = no_work, .gradient = turn_back<Row::collect_w>},
     {.row = Row::collect_w, .name = "collect_w", .linear = operand<0>, .whole = choices, .work = no_work, .gradient = kNoGrad},
     {.row = Row::balance, .name = "balance", .linear = none, .whole = nothing, .work = no_work, .gradient = kNoGrad},

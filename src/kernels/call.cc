@@ -13,15 +13,16 @@ void Meter::touch(const void* data, size_t bytes) {
 
 namespace {
 
-void check_sizes(const KernelCall& call, const Tensor& t, const std::string& labels) {
+void check_sizes(const KernelCall& call, const Tensor& t, const std::string& labels,
+                 const RowSet* rows) {
   // Of routed rows "ebs" is one dim; their kernels check b and s of the dense tensors beside them.
-  const bool routed = call.rows != nullptr && labels.starts_with("ebs");
+  const bool routed = rows != nullptr && labels.starts_with("ebs");
   const int joined = routed ? 2 : 0;
   CHECK(t.dims + joined == static_cast<int>(labels.size()), "row {}: {} dims for \"{}\"",
         static_cast<int>(call.op->row), t.dims, labels);
   if (routed) {
-    CHECK(t.size[0] == call.rows->n, "row {}: {} rows for {}", static_cast<int>(call.op->row),
-          t.size[0], call.rows->n);
+    CHECK(t.size[0] == rows->n, "row {}: {} rows for {}", static_cast<int>(call.op->row),
+          t.size[0], rows->n);
   }
   for (int d = routed ? 1 : 0; d < t.dims; ++d) {
     const char label = labels[d + joined];
@@ -76,6 +77,7 @@ double count_flops(const KernelCall& call) {
     case Row::max_stop:
     case Row::scatter_rows:
     case Row::combine:
+    case Row::collapse:
       return in(0);
     case Row::silu:
     case Row::sigmoid:
@@ -108,10 +110,13 @@ double count_flops(const KernelCall& call) {
 }
 
 void begin(const KernelCall& call) {
+  const bool gathers = call.op->row == Row::collapse;
   for (size_t i = 0; i < call.ins.size(); ++i)
-    check_sizes(call, call.ins[i], call.op->in_labels[i]);
+    check_sizes(call, call.ins[i], call.op->in_labels[i],
+                call.leads && !gathers ? call.leads : call.rows);
   for (size_t i = 0; i < call.outs.size(); ++i)
-    check_sizes(call, call.outs[i], call.op->out_labels[i]);
+    check_sizes(call, call.outs[i], call.op->out_labels[i],
+                call.leads && gathers ? call.leads : call.rows);
   if (call.meter == nullptr) return;
   for (const Tensor& t : call.ins) call.meter->touch(t);
   for (const Tensor& t : call.outs) call.meter->touch(t);

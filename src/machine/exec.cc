@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/boxes.h"
@@ -108,7 +109,7 @@ struct PreparedBody {
     const KernelChoice* choice = nullptr;  // null: chosen when the number of rows is known
     LabelSizes local;
     size_t scratch = 0;
-    int rows = -1;                         // version whose rows the op works on
+    int rows = -1, leads = -1;             // versions whose rows the op works on, see KernelCall
     std::unique_ptr<Op> collapsed;         // of an op that works on rows as on any tensor
   };
   std::vector<Tensor> versions;
@@ -165,6 +166,8 @@ struct Executor::Rank : Task, Machine {
         if (p.table[v] >= 0) run.rows = v;
       }
     }
+    if (op.row == Row::spread) run.leads = step.ins[0];
+    if (op.row == Row::collapse) run.leads = std::exchange(run.rows, step.ins[0]);
     if (works_on_rows(op)) {
       run.collapsed = std::make_unique<Op>(collapsed(op));
       return run;
@@ -257,6 +260,7 @@ struct Executor::Rank : Task, Machine {
     dst.data = arena + plan.actions[action].versions[step.outs[0]];
     Transfer x{.kind = comm_kind(step.what), .dtype = v.dtype, .group = mesh.group(step.atoms, rank)};
     std::sort(x.group.begin(), x.group.end());  // sums run in mesh order, whatever the order of the list
+    if (is_routed_hidden(body, from.value)) x.row_elements = src.size[src.dims - 1];
     x.me = static_cast<int>(std::find(x.group.begin(), x.group.end(), rank) - x.group.begin());
     if (step.what == MoveKind::reduce_scatter || step.what == MoveKind::all_reduce) {
       x.reduction = from.layout.max ? Reduction::max : Reduction::sum;
@@ -433,6 +437,7 @@ struct Executor::Rank : Task, Machine {
     if (run.rows >= 0) {
       const Box3& box = bodies[a.body].boxes[run.rows];
       call.rows = &rows_of(a, at.action, run.rows).set;
+      if (run.leads >= 0) call.leads = &rows_of(a, at.action, run.leads).set;
       call.e = box.e;
       call.b = box.b;
       call.s = box.s;
@@ -520,7 +525,7 @@ struct Executor::Rank : Task, Machine {
 };
 
 Executor::Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas& arenas, Pool& pool, ExecOptions options)
-    : shared_(new Shared{program, arenas, pool, options, make_threads_communicator(program.mesh.ranks())}) {
+    : shared_(new Shared{program, arenas, pool, options, make_threads_communicator(program.mesh.ranks(), program.ranks_per_node)}) {
   for (int r = 0; r < program.mesh.ranks(); ++r) ranks_.push_back(std::make_unique<Rank>(*shared_, r, std::move(plans[r])));
   shared_->comm->seal();
 }
@@ -561,6 +566,8 @@ StepProfile Executor::measured() const {
       Count& c = p.collectives[name_of(static_cast<CommKind>(k))];
       c.bytes += t.bytes[k];
       c.messages += t.messages[k];
+      c.between_nodes_bytes += t.between_nodes_bytes[k];
+      c.between_nodes_rows += t.between_nodes_rows[k];
     }
   }
   return p;

@@ -8,11 +8,12 @@ namespace myriad {
 
 const BoxRows& RoundRows::get(const Tensor& choices, const Box3& box) {
   for (size_t i = 0; i < used_; ++i) {
-    if (boxes_[i].box == box) return boxes_[i];
+    if (boxes_[i].box == box && boxes_[i].choices == choices.data) return boxes_[i];
   }
   if (used_ == boxes_.size()) boxes_.emplace_back();
   BoxRows& rows = boxes_[used_++];
   rows.box = box;
+  rows.choices = choices.data;
   const bool empty = box.e.size() <= 0 || box.b.size() <= 0 || box.s.size() <= 0;
   CHECK(empty || (box.b.lo >= choices.lo[0] && box.b.hi <= choices.lo[0] + choices.size[0] &&
                   box.s.lo >= choices.lo[1] && box.s.hi <= choices.lo[1] + choices.size[1]),

@@ -17,6 +17,7 @@ struct Box3 {
 
 // The rows of one box, local indices.
 struct BoxRows {
+  const std::byte* choices = nullptr;  // that define them
   Box3 box;
   std::vector<int32_t> e, b, s;
   RowSet set;

@@ -22,7 +22,7 @@ int64_t overlap(const Mesh& mesh, const Value& v, const Layout& a, int rank_a, c
   const auto range = [&](int d) {
     return meet(local_range(mesh, a, v.sizes, d, rank_a), local_range(mesh, b, v.sizes, d, rank_b));
   };
-  int64_t n = v.sparse() ? rows(range(0), range(1), range(2)) : 1;
+  int64_t n = v.sparse() ? rows(v, range(0), range(1), range(2)) : 1;
   for (int d = v.sparse() ? 3 : 0; d < a.dims; ++d) n *= range(d).size();
   return n;
 }
@@ -52,6 +52,8 @@ class Counter : public Machine {
       const int64_t bytes = local_bytes(b, at.rank);
       c.bytes += bytes;
       ++c.messages;
+      if (!same_node(at.rank, a.peer * per_stage() + at.rank % per_stage()))
+        c.between_nodes_bytes += bytes;
       note(at.rank, "send", {at.rank, a.peer * per_stage() + at.rank % per_stage()}, bytes);
       ++in_flight_[{a.channel, at.rank % per_stage()}];
     } else if (a.act == Act::recv) {
@@ -72,8 +74,9 @@ class Counter : public Machine {
 
   Progress step(const At& at, const Action& action, const LoweredBody& body,
                 const Step& step) override {
-    const CountRows rows = body.loop ? CountRows([&, this](Range e, Range b, Range s) {
-      return rounds_of(at.rank, action, body).count(at.round, e, b, s);
+    const CountRows rows = body.loop ? CountRows([&, this](const Value& v, Range e, Range b,
+                                                           Range s) {
+      return rounds_of(at.rank, action, body).count(at.round, of_leads(body, v), e, b, s);
     })
                                      : CountRows{};
     const auto n = [&](int version) {
@@ -84,7 +87,9 @@ class Counter : public Machine {
       const Op& op = body.ops[step.op];
       const LabelSizes box = local_box(at, op, step), local = on_rows(at, body, step, box, n);
       result.flops +=
-          info(op.row).work(op, op.row == Row::combine || works_on_rows(op) ? local : box);
+          info(op.row).work(op, op.row == Row::combine || op.row == Row::collapse || works_on_rows(op)
+                                    ? local
+                                    : box);
       ++result.ops[info(op.row).name];
       if (has_loops_ && scratch_ && !memory_.empty()) {
         touch(at, memory_[at.rank].actions[at.action].scratch[at.step],
@@ -94,10 +99,13 @@ class Counter : public Machine {
                (step.kind == StepKind::emit && at.round > 0)) {
       result.flops += static_cast<double>(n(step.ins[0]));
     } else if (step.kind == StepKind::move && sends(step.what)) {
-      const Count sent = sent_in(program_.mesh, body, step, at.rank, rows);
+      const Count sent =
+          sent_in(program_.mesh, body, step, at.rank, rows, program_.ranks_per_node);
       Count& c = result.collectives[name_of(step.what)];
       c.bytes += sent.bytes;
       c.messages += sent.messages;
+      c.between_nodes_bytes += sent.between_nodes_bytes;
+      c.between_nodes_rows += sent.between_nodes_rows;
       std::vector<int> group = program_.mesh.group(step.atoms, at.rank);
       std::sort(group.begin(), group.end());
       note(at.rank, name_of(step.what), group, sent.bytes);
@@ -120,6 +128,17 @@ class Counter : public Machine {
   void note(int rank, const char* kind, const std::vector<int>& group, int64_t bytes) {
     uint64_t& order = result.order[static_cast<size_t>(rank)];
     order = digest_transfer(order, kind, group, bytes);
+  }
+
+  bool same_node(int a, int b) const {
+    return program_.ranks_per_node == 0 || a / program_.ranks_per_node == b / program_.ranks_per_node;
+  }
+
+  // Whether a sparse value has one row a token and node.
+  static bool of_leads(const LoweredBody& body, const Value& v) {
+    return std::any_of(body.ops.begin(), body.ops.end(), [&](const Op& op) {
+      return op.row == Row::leads && op.outs[0] == v.routing;
+    });
   }
 
   int per_stage() const { return program_.mesh.ranks() / program_.stages; }
@@ -154,12 +173,15 @@ class Counter : public Machine {
   // The rounds of a run as rank's part of the rows sees them.
   const RoundsOf& rounds_of(int rank, const Action& a, const LoweredBody& body) {
     const Op* window = nullptr;
+    int64_t nodes = 1;
     const Step* step = nullptr;
     for (const Step& s : body.steps) {
       if (s.kind == StepKind::run && body.ops[s.op].row == Row::window) {
         step = &s;
         window = &body.ops[s.op];
       }
+      if (s.kind == StepKind::run && body.ops[s.op].row == Row::leads)
+        nodes = body.ops[s.op].attrs.parts;
     }
     CHECK(window && routing_, "{} needs recorded choices", body.name);
     const auto range = [&](char label) {
@@ -172,7 +194,8 @@ class Counter : public Machine {
     if (at == rounds_.end()) {
       const Choices& choices = routing_->at({a.unit, a.micro_batch});
       at = rounds_
-               .emplace(key, RoundsOf(choices, window->attrs.experts, body.parts, body.bound, b, s))
+               .emplace(key, RoundsOf(choices, window->attrs.experts, body.parts, body.bound,
+                                      nodes, b, s))
                .first;
     }
     return at->second;
@@ -241,41 +264,53 @@ class Counter : public Machine {
 }  // namespace
 
 Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int rank,
-              const CountRows& rows) {
+              const CountRows& rows, int ranks_per_node) {
   const Version &from = body.versions[step.ins[0]], &to = body.versions[step.outs[0]];
   const Value& v = (*body.graph)[from.value];
   const int64_t n = mesh.parts(step.atoms), width = static_cast<int64_t>(size_of(v.dtype));
   const int64_t held = elements(mesh, v, from.layout, rank, rows);
-  int64_t sent = 0;
-  switch (step.what) {
-    case MoveKind::all_gather:
-      sent = (n - 1) * held;
-      break;
-    case MoveKind::reduce_scatter:
-      sent = held - elements(mesh, v, to.layout, rank, rows);
-      break;
-    case MoveKind::all_to_all:
-      sent = held - overlap(mesh, v, from.layout, rank, to.layout, rank, rows);
-      break;
-    case MoveKind::all_reduce: {
-      const std::vector<int> group = [&] {
-        std::vector<int> g = mesh.group(step.atoms, rank);
-        std::sort(g.begin(), g.end());
-        return g;
-      }();
-      int64_t row_width = 1;  // routed rows are cut as rows
-      for (size_t d = 3; v.sparse() && d < v.sizes.size(); ++d)
-        row_width *= local_range(mesh, from.layout, v.sizes, static_cast<int>(d), rank).size();
-      if (row_width == 0) return {0, 2 * (n - 1)};
-      const int64_t pieces = held / row_width,
-                    i = std::find(group.begin(), group.end(), rank) - group.begin();
-      const int64_t mine = ((i + 1) * pieces / n - i * pieces / n) * row_width;
-      return {(held - mine + (n - 1) * mine) * width, 2 * (n - 1)};
+  const auto range_size = [&](int d) {
+    return local_range(mesh, from.layout, v.sizes, d, rank).size();
+  };
+  std::vector<int> group = mesh.group(step.atoms, rank);
+  std::sort(group.begin(), group.end());
+  int64_t piece = 1;  // an all_reduce cuts the flat value, or routed rows as rows
+  for (size_t d = 3; v.sparse() && d < v.sizes.size(); ++d) piece *= range_size(static_cast<int>(d));
+  const auto part = [&](int64_t i) {
+    const int64_t pieces = piece > 0 ? held / piece : 0;
+    return ((i + 1) * pieces / n - i * pieces / n) * piece;
+  };
+  const auto to_peer = [&](int64_t i) -> int64_t {
+    switch (step.what) {
+      case MoveKind::all_gather:
+        return held;
+      case MoveKind::reduce_scatter:
+      case MoveKind::all_to_all:
+        return overlap(mesh, v, from.layout, rank, to.layout, group[static_cast<size_t>(i)], rows);
+      case MoveKind::all_reduce:
+        return part(i);
+      default:
+        CHECK(false, "{} sends nothing", name_of(step.what));
     }
-    default:
-      CHECK(false, "{} sends nothing", name_of(step.what));
+  };
+  const int64_t me = std::find(group.begin(), group.end(), rank) - group.begin();
+  const bool reduces_all = step.what == MoveKind::all_reduce;
+  Count count{.messages = (reduces_all ? 2 : 1) * (n - 1)};
+  // What the others get is what is held but for the own part: cheaper than part by part.
+  const int64_t kept = step.what == MoveKind::all_gather ? held : to_peer(me);
+  const int64_t all = step.what == MoveKind::all_gather ? n * held : held;
+  count.bytes = (all - kept + (reduces_all ? (n - 1) * part(me) : 0)) * width;
+  if (ranks_per_node == 0) return count;
+  const bool hidden = is_routed_hidden(body, from.value);
+  const int64_t row = hidden ? range_size(from.layout.dims - 1) : 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (group[static_cast<size_t>(i)] / ranks_per_node == rank / ranks_per_node) continue;
+    for (const int64_t sent : {to_peer(i), reduces_all ? part(me) : 0}) {
+      count.between_nodes_bytes += sent * width;
+      if (row > 0) count.between_nodes_rows += sent / row;
+    }
   }
-  return {sent * width, n - 1};
+  return count;
 }
 
 StepProfile profile(const Program& program, const std::vector<MemoryPlan>& memory,

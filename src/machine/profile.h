@@ -15,6 +15,9 @@ namespace myriad {
 
 struct Count {
   int64_t bytes = 0, messages = 0;
+  // Of them what goes to ranks of other nodes, and the hidden rows in that which go to experts or
+  // come from them.
+  int64_t between_nodes_bytes = 0, between_nodes_rows = 0;
   bool operator==(const Count&) const = default;
 };
 
@@ -37,11 +40,12 @@ using Scratch = std::function<size_t(const Op& op, const LabelSizes& local, DTyp
 StepProfile profile(const Program& program, const std::vector<MemoryPlan>& memory,
                     const Routing* routing = nullptr, const Scratch& scratch = {});
 
-// Pairs of routed rows in a box of global ranges (e, b, s), in the round that is asked about.
-using CountRows = std::function<int64_t(Range e, Range b, Range s)>;
-// What one rank sends in one move step: bytes and messages, from true local sizes. rows: of sparse
-// values.
+// Pairs of routed rows of a value in a box of global ranges (e, b, s), in the round that is asked
+// about.
+using CountRows = std::function<int64_t(const Value& value, Range e, Range b, Range s)>;
+// What one rank sends in one move step, from true local sizes. rows: of sparse values. Rank r is on
+// node r / ranks_per_node (0: all are on one).
 Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int rank,
-              const CountRows& rows = {});
+              const CountRows& rows = {}, int ranks_per_node = 0);
 
 }  // namespace myriad

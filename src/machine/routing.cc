@@ -1,23 +1,26 @@
 #include "machine/routing.h"
 
 #include <algorithm>
+#include <array>
+#include <set>
 
 namespace myriad {
 
 RoundsOf::RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64_t bound,
-                   Range rows, Range positions) {
+                   int64_t nodes, Range rows, Range positions) {
   for (int64_t b = rows.lo; b < rows.hi; ++b) {
     for (int64_t s = positions.lo; s < positions.hi; ++s) {
       for (int64_t j = 0; j < choices.k; ++j) {
         const int32_t e =
             choices.expert[static_cast<size_t>((b * choices.sequence + s) * choices.k + j)];
-        if (e >= 0) pairs_.push_back({e, static_cast<int32_t>(b), static_cast<int32_t>(s), 0});
+        if (e >= 0) pairs_.push_back({e, static_cast<int32_t>(b), static_cast<int32_t>(s), 0, false});
       }
     }
   }
   std::stable_sort(pairs_.begin(), pairs_.end(),
                    [](const Pair& a, const Pair& b) { return a.expert < b.expert; });
-  int64_t owner = 0, place = 0;
+  int64_t owner = 0, place = 0, node = 0;
+  std::set<std::array<int32_t, 3>> led;  // round, row, position on this node
   for (Pair& p : pairs_) {
     while (p.expert >= (owner + 1) * experts / parts) {
       ++owner;
@@ -26,17 +29,23 @@ RoundsOf::RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64
     p.round = bound > 0 ? static_cast<int32_t>(place / bound) : 0;
     ++place;
     rounds_ = std::max(rounds_, p.round + 1);
+    while (p.expert >= (node + 1) * experts / nodes) {
+      ++node;
+      led.clear();
+    }
+    p.leads = led.insert({p.round, p.row, p.position}).second;
   }
 }
 
-int64_t RoundsOf::count(int round, Range e, Range b, Range s) const {
+int64_t RoundsOf::count(int round, bool leads, Range e, Range b, Range s) const {
   const auto in = [](Range r, int64_t x) { return x >= r.lo && x < r.hi; };
   const auto lo = std::partition_point(pairs_.begin(), pairs_.end(),
                                        [&](const Pair& p) { return p.expert < e.lo; });
   const auto hi =
       std::partition_point(lo, pairs_.end(), [&](const Pair& p) { return p.expert < e.hi; });
-  return std::count_if(
-      lo, hi, [&](const Pair& p) { return p.round == round && in(b, p.row) && in(s, p.position); });
+  return std::count_if(lo, hi, [&](const Pair& p) {
+    return p.round == round && (p.leads || !leads) && in(b, p.row) && in(s, p.position);
+  });
 }
 
 }  // namespace myriad

@@ -17,17 +17,20 @@ struct Choices {
 };
 using Routing = std::map<std::pair<int, int>, Choices>;  // (unit, micro-batch)
 
-// The rounds in which the pairs of one part of the tokens run: the same rule as Row::window.
+// The rounds in which the pairs of one part of the tokens run: the same rule as Row::window. nodes:
+// that share the experts as for Row::leads.
 class RoundsOf {
  public:
-  RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64_t bound, Range b, Range s);
+  RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64_t bound, int64_t nodes,
+           Range b, Range s);
   int rounds() const { return rounds_; }
-  // Pairs of a round in a box of global ranges.
-  int64_t count(int round, Range e, Range b, Range s) const;
+  // Pairs of a round in a box of global ranges; of them those that lead on their node.
+  int64_t count(int round, bool leads, Range e, Range b, Range s) const;
 
  private:
   struct Pair {
     int32_t expert, row, position, round;
+    bool leads;
   };
   std::vector<Pair> pairs_;
   int rounds_ = 1;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ir/rows.h"
 #include "passes/differentiate.h"
+#include "passes/relay.h"
 #include "passes/sharder.h"
 #include "passes/strategy.h"
 
@@ -25,6 +26,7 @@ class Bodies {
     first_ = &out_.variants.begin()->second;
     program_.mesh = mesh_of(plan, first_->pieces);
     program_.stages = plan.pp;
+    if (plan.ranks_per_node < plan.ranks()) program_.ranks_per_node = plan.ranks_per_node;
     wanted_ = options.wanted
                   ? options.wanted
                   : Wanted(Rules(rules_of(plan), program_.mesh, aliases_of(plan, program_.mesh)));
@@ -65,6 +67,8 @@ class Bodies {
     for (size_t i = 0; i < n; ++i) {
       Piece& piece = v.pieces.pieces[i];
       if (piece.loop_part >= 0) bound_rounds(piece, rows);
+      if (piece.loop_part >= 0 && plan_.dispatch == Dispatch::node_relay)
+        relay(piece, nodes_of_experts(plan_));
       differentiate(piece);
       v.graphs.push_back(std::make_shared<Graph>(std::move(piece.graph)));
       sharders_[rows].push_back(std::make_unique<Sharder>(
@@ -196,7 +200,8 @@ class Bodies {
           add(op.ins[0], boundary(graph[op.ins[0]].name.c_str(), graph[op.ins[0]]));
       }
       for (int value : inputs_of(parts[l].body)) {
-        if (value != x) add(value, std::nullopt);
+        if (value == x) continue;
+        add(value, parts[k].loop ? of_tokens(graph, value) : std::nullopt);
       }
       if (parts[l].loop) add(rounds, std::nullopt);
     }
@@ -204,6 +209,13 @@ class Bodies {
       for (const std::string& name : options_.keep) add(graph.find(name), std::nullopt);
     }
     return outputs;
+  }
+
+  // What a round hands back to tokens lies as what it hands on: at home, settled.
+  std::optional<Layout> of_tokens(const Graph& graph, int value) const {
+    const Value &v = graph[value], &on = graph[graph.at("m")];
+    if (v.heading < 0 || v.labels != on.labels) return std::nullopt;
+    return boundary("m", on);
   }
 
   void close_loop(LoweredBody& body, int rounds) const {

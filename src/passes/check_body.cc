@@ -42,9 +42,15 @@ bool leads(const Step& move, const Layout& from, const Layout& to) {
     case MoveKind::reduce_scatter:
       return n == 1 && grows(changed[0]) && settles;
     case MoveKind::all_to_all: {
-      if (n != 2 || !keeps) return false;
-      const int d = changed[0], e = changed[1];
-      return (shrinks(d) && grows(e)) || (shrinks(e) && grows(d));
+      AtomSet left = 0, joined = 0;  // what changed dims lose and gain at their ends
+      for (int d : changed) {
+        const AtomList &a = from.cuts[d], &b = to.cuts[d];
+        int kept = 0;
+        while (kept < a.n && kept < b.n && a[kept] == b[kept]) ++kept;
+        left = static_cast<AtomSet>(left | a.suffix(kept).set());
+        joined = static_cast<AtomSet>(joined | b.suffix(kept).set());
+      }
+      return n > 1 && keeps && left == atoms && joined == atoms;
     }
     case MoveKind::all_reduce:
       return n == 0 && settles;

@@ -92,8 +92,9 @@ Want Rules::operator()(const Value& value) const {
   if (value.name.find('%') != std::string::npos) return want;
   std::array<AtomList, 128> cuts{};
   std::optional<AtomList> zero;
-  const bool gradient = value.name.starts_with("d.");
+  const bool gradient = value.name.starts_with("d."), of_ops = value.name.starts_with('@');
   for (const Line& line : lines_) {
+    if (line.pattern.starts_with('@') != of_ops) continue;
     const bool of_value = gradient && !line.pattern.starts_with("d.");
     const char* name = value.name.c_str() + (of_value ? 2 : 0);
     if (fnmatch(line.pattern.c_str(), name, 0) != 0 ||

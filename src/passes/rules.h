@@ -5,6 +5,8 @@
 // the lines of X but for `fixed` and `+zero`. `!`: nothing may stay pending. `fixed`: users may
 // slice it, never move it. `+zero` cuts further along the dim of least waste, then the leading one.
 // Values without a name of their own have no wish. Aliases: tp = tg,tr.
+// A line "@ROW: label=atom,atom ..." says where ops of that row are made, whatever it costs: cut so
+// and, along labels that it does not name, not at all.
 #pragma once
 
 #include <functional>
@@ -25,7 +27,8 @@ struct Want {
   bool fixed = false;
 };
 
-// What is wanted of a value, by name, labels and sizes.
+// What is wanted of a value, by name, labels and sizes; of the ops of a row by the name "@ROW" and
+// the labels of the op.
 using Wanted = std::function<Want(const Value&)>;
 
 class Rules {

@@ -160,6 +160,14 @@ void Sharder::settle(int value) {
   std::rotate(held.begin(), at, at + 1);
 }
 
+// Where ops of this row are to be made.
+Want Sharder::place_of(const Op& op) {
+  if (op.size.labels.size() > kMaxLayoutDims) return {};
+  return wanted_({.name = fmt::format("@{}", info(op.row).name),
+                  .labels = op.size.labels,
+                  .sizes = op.size.sizes});
+}
+
 // The search for the layout of one op.
 struct Sharder::Search {
   Sharder& s;
@@ -168,6 +176,7 @@ struct Sharder::Search {
   std::vector<uint32_t> linear = row.linear(op);
   std::string whole = row.whole(op);
   int labels = static_cast<int>(op.size.labels.size());
+  Want placed = s.place_of(op);
   std::vector<std::vector<AtomList>> candidates = {};
   std::vector<std::optional<AtomList>> agreed = {};
   std::vector<std::optional<std::array<AtomList, kMaxLayoutDims>>> headings = {}, stays = {};
@@ -203,6 +212,7 @@ struct Sharder::Search {
   std::vector<AtomList> of_label(int l) {
     const char label = op.size.labels[l];
     std::vector<AtomList> list = {AtomList{}};
+    if (placed.asked) return {placed.cuts[l]};
     if (whole.find(label) != std::string::npos) return list;
     if (row.as_wanted) {
       const Want& w = s.want(op.ins[0]);

@@ -63,6 +63,7 @@ class Sharder {
   struct Search;  // the state of one decision
 
   const Want& want(int value);
+  Want place_of(const Op& op);
   Layout target(int value, const Layout& natural);
   std::optional<std::array<AtomList, kMaxLayoutDims>> heading(int value);
   LayoutMemory::Cost cost(const Layout& from, const Layout& to, int value);

@@ -59,33 +59,67 @@ Mesh mesh_of(const Plan& plan, const Pieces& pieces) {
                                   axis("cp", 1, "cp"), axis("dp", plan.dp, "dp")};
   split_at(axes, plan.etp, "etp");
   split_at(axes, plan.etp * plan.ep, "etp x ep");
+  if (plan.dispatch != Dispatch::flat)
+    split_at(axes, plan.etp * plan.ep / nodes_of_experts(plan), "the part of etp x ep on a node");
   axes.push_back(axis("pp", plan.pp, "pp"));
   std::reverse(axes.begin(), axes.end());
   return Mesh(std::move(axes));
 }
 
 std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh) {
-  std::map<std::string, std::string> aliases = {{"tp", "tg,tr"}, {"etp", ""},   {"ep", ""},
-                                                {"edp", ""},     {"edp_d", ""}, {"edp_t", ""}};
+  std::map<std::string, std::string> aliases;
+  for (const char* name : {"tp", "etp", "ep", "edp", "edp_d", "edp_t", "home_t", "ep_n", "near_d", "near_t"})
+    aliases[name] = "";
   const auto add = [&](const std::string& alias, const std::string& atom) {
     std::string& list = aliases[alias];
     list += (list.empty() ? "" : ",") + atom;
   };
-  int64_t below = 1;
-  for (const auto& x : mesh.declared()) below *= x.size;
-  below /= plan.pp;
-  for (const auto& x : mesh.declared()) {  // slowest first
+  const int group = plan.etp * plan.ep;
+  const int node = plan.dispatch == Dispatch::flat ? group : group / nodes_of_experts(plan);
+  for (const bool far : {false, true}) {  // atoms that tell nodes apart come last
+    int64_t below = mesh.ranks() / plan.pp;
+    for (const auto& x : mesh.declared()) {  // slowest first
+      if (x.name == "pp") continue;
+      below /= x.size;
+      const bool tells_nodes = x.size > 1 && below >= node && below < group;
+      if (tells_nodes != far) continue;
+      const bool of_tp = x.name[0] == 't', left_over = below >= group, of_etp = below < plan.etp;
+      if (const size_t dot = x.name.find('.'); dot != std::string::npos)
+        add(x.name.substr(0, dot), x.name);
+      if (of_tp) add("tp", x.name);
+      if (x.size == 1) continue;
+      if (left_over) add(of_tp ? "edp_t" : "edp_d", x.name);
+      if (of_tp && (plan.sp || !of_etp)) add("home_t", x.name);
+      if (far) {
+        add("ep_n", x.name);
+      } else if (!of_tp || plan.sp || !of_etp) {
+        add(of_tp ? "near_t" : "near_d", x.name);
+      }
+    }
+  }
+  int64_t below = mesh.ranks() / plan.pp;
+  for (const auto& x : mesh.declared()) {
     if (x.name == "pp") continue;
-    if (const size_t dot = x.name.find('.'); dot != std::string::npos)
-      add(x.name.substr(0, dot), x.name);
     below /= x.size;
-    if (x.size == 1) continue;
-    const bool left_over = below >= plan.etp * plan.ep;
-    add(left_over ? "edp" : below < plan.etp ? "etp" : "ep", x.name);
-    if (left_over) add(x.name[0] == 't' ? "edp_t" : "edp_d", x.name);
+    if (x.size > 1) add(below >= group ? "edp" : below < plan.etp ? "etp" : "ep", x.name);
   }
   return aliases;
 }
+
+namespace {
+
+// How tokens reach their experts: where rows are made and added up again.
+std::string dispatch_rules(const Plan& plan) {
+  const std::string home = " b=dp s=cp,home_t\n", near = " e=ep_n b=near_d s=cp,near_t\n";
+  std::string text = plan.sp ? "" : "m [bsd]: s=cp,home_t !\n";
+  const std::string at = plan.dispatch == Dispatch::node_gather ? near : home;
+  text += "@dispatch:" + at + "@combine:" + at;
+  if (plan.dispatch == Dispatch::node_relay)
+    text += "[xy]l [ebsd]:" + near + "@spread:" + near + "@collapse:" + near;
+  return text;
+}
+
+}  // namespace
 
 std::string rules_of(const Plan& plan) {
   std::string text =
@@ -94,7 +128,7 @@ std::string rules_of(const Plan& plan) {
       "*/g*: !\n";  // gradients as the optimizer reads them
   std::string expert =
       "* [e*]: e=ep b=edp_d s=edp_t f=etp d=\n"  // experts: weights and routed rows
-      "id[xr]: b=edp_d s=edp_t !\n"  // who goes where is known to all that share the experts
+      "id[xrl]: b=edp_d s=edp_t !\n"  // who goes where is known to all that share the experts
       "rounds: !\n"
       "cnt*: !\n";
   if (plan.zero >= 1) {
@@ -110,7 +144,7 @@ std::string rules_of(const Plan& plan) {
     expert += "p:* [e*]: +zero=edp\n";
   }
   text += plan.sp ? "* [bsd]: s=cp,tp !\n" : "* [bsd]: !\n";
-  return text + expert + plan.rules;
+  return text + expert + dispatch_rules(plan) + plan.rules;
 }
 
 }  // namespace myriad

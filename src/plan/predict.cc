@@ -73,7 +73,7 @@ Prediction predict(const PlannedRun& run, const Cluster& cluster, const PredictO
   const ModelConfig& m = run.model;
   const auto uneven =
       warnings(run.plan, static_cast<int>(m.layers), run.rows, static_cast<int>(m.kv_heads),
-               static_cast<int>(m.heads), m.vocabulary, m.ffn);
+               static_cast<int>(m.heads), m.vocabulary, m.ffn, m.moe.top_k);
   out.insert(out.end(), uneven.begin(), uneven.end());
   return p;
 }

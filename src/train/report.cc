@@ -152,7 +152,7 @@ std::string plan_text(const RunConfig& c, Job& job, const TextData& text, const 
 std::vector<std::string> plan_warnings(const RunConfig& c) {
   const ModelConfig& m = c.model;
   return warnings(c.plan, static_cast<int>(m.layers), c.rows(), static_cast<int>(m.kv_heads),
-                  static_cast<int>(m.heads), m.vocabulary, m.ffn);
+                  static_cast<int>(m.heads), m.vocabulary, m.ffn, m.moe.top_k);
 }
 
 std::vector<std::string> run_warnings(const RunConfig& c, const TextData& text) {
@@ -169,6 +169,18 @@ std::vector<std::string> run_warnings(const RunConfig& c, const TextData& text) 
   return out;
 }
 
+namespace {
+
+// What is counted of a kind of collective, by its name.
+std::vector<std::pair<std::string, int64_t>> figures(const Count& c) {
+  return {{"bytes", c.bytes},
+          {"messages", c.messages},
+          {"between_nodes_bytes", c.between_nodes_bytes},
+          {"between_nodes_rows", c.between_nodes_rows}};
+}
+
+}  // namespace
+
 std::string first_difference(const StepProfile& p, const StepProfile& m) {
   if (p.flops != m.flops)
     return fmt::format("flops: predicted {:.0f}, measured {:.0f}", p.flops, m.flops);
@@ -179,11 +191,12 @@ std::string first_difference(const StepProfile& p, const StepProfile& m) {
       const auto at = s.collectives.find(kind);
       return at == s.collectives.end() ? Count{} : at->second;
     };
-    const Count a = of(p), b = of(m);
-    if (a.bytes != b.bytes)
-      return fmt::format("{} bytes: predicted {}, measured {}", kind, a.bytes, b.bytes);
-    if (a.messages != b.messages)
-      return fmt::format("{} messages: predicted {}, measured {}", kind, a.messages, b.messages);
+    const auto a = figures(of(p)), b = figures(of(m));
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (a[i].second != b[i].second)
+        return fmt::format("{} {}: predicted {}, measured {}", kind, a[i].first, a[i].second,
+                           b[i].second);
+    }
   }
   if (p.peak_bytes.size() != m.peak_bytes.size())
     return fmt::format("ranks: predicted {}, measured {}", p.peak_bytes.size(),
@@ -197,9 +210,9 @@ std::string first_difference(const StepProfile& p, const StepProfile& m) {
 }
 
 std::string comparison_table(const StepProfile& p, const StepProfile& m) {
-  std::string out = fmt::format("  {:<26}{:>18}{:>18}\n", "a step", "predicted", "measured");
+  std::string out = fmt::format("  {:<34}{:>18}{:>18}\n", "a step", "predicted", "measured");
   const auto row = [&](const std::string& name, int64_t a, int64_t b) {
-    out += fmt::format("  {:<26}{:>18}{:>18}{}\n", name, grouped(a), grouped(b),
+    out += fmt::format("  {:<34}{:>18}{:>18}{}\n", name, grouped(a), grouped(b),
                        a == b ? "" : "  differs");
   };
   row("FLOPs", static_cast<int64_t>(p.flops), static_cast<int64_t>(m.flops));
@@ -210,6 +223,10 @@ std::string comparison_table(const StepProfile& p, const StepProfile& m) {
                 b = m.collectives.count(kind) ? m.collectives.at(kind) : Count{};
     row(kind + " bytes", a.bytes, b.bytes);
     row(kind + " messages", a.messages, b.messages);
+    if (a.between_nodes_bytes > 0 || b.between_nodes_bytes > 0)
+      row(kind + " bytes between nodes", a.between_nodes_bytes, b.between_nodes_bytes);
+    if (a.between_nodes_rows > 0 || b.between_nodes_rows > 0)
+      row(kind + " rows between nodes", a.between_nodes_rows, b.between_nodes_rows);
   }
   constexpr size_t kListed = 16;
   for (size_t r = 0; r < std::min({kListed, p.peak_bytes.size(), m.peak_bytes.size()}); ++r) {

@@ -29,7 +29,7 @@ const std::vector<std::string> kKernels = {"fast", "reference"};
 const std::vector<std::string> kAxes = {"pp", "dp", "cp", "tp", "tg", "tr"};
 const std::vector<std::string> kLayoutKeys = {
     "dp", "tp", "pp", "vpp", "micro_batches", "zero", "sp", "ep", "etp", "expert_rows_bound",
-    "schedule", "recompute", "grad_reduce", "stages", "rules", "prices"};
+    "dispatch", "ranks_per_node", "schedule", "recompute", "grad_reduce", "stages", "rules", "prices"};
 
 // Of config.json for any family: what read_config reads, and what published files hold besides.
 const std::vector<std::string> kModelKeys = {"model_type",
@@ -290,6 +290,9 @@ Plan read_plan(const Settings& s) {
   s.integer("ep", 1, kRanks, p.ep);
   s.integer("etp", 1, kRanks, p.etp);
   s.number("expert_rows_bound", 0.001, 1e6, p.expert_rows_bound);
+  if (const int i = s.choice("dispatch", {"flat", "node_gather", "node_relay"}); i >= 0)
+    p.dispatch = static_cast<Dispatch>(i);
+  s.integer("ranks_per_node", 1, kRanks, p.ranks_per_node);
   if (const int i = s.choice("schedule", {"gpipe", "1f1b", "interleaved"}); i >= 0)
     s.text("schedule", p.schedule);
   if (const int i = s.choice("recompute", kRecompute); i >= 0)
@@ -339,8 +342,11 @@ std::string write_sources(const std::vector<DataSource>& sources) {
 std::string write_layout(const Plan& p) {
   std::string out = fmt::format(
       "layout:\n  dp: {}\n  tp: {}\n  pp: {}\n  vpp: {}\n  micro_batches: {}\n  zero: {}\n  ep: {}\n"
-      "  etp: {}\n  expert_rows_bound: {}\n  sp: {}\n",
-      p.dp, p.tp, p.pp, p.vpp, p.micro_batches, p.zero, p.ep, p.etp, p.expert_rows_bound, p.sp);
+      "  etp: {}\n  expert_rows_bound: {}\n  dispatch: {}\n  sp: {}\n",
+      p.dp, p.tp, p.pp, p.vpp, p.micro_batches, p.zero, p.ep, p.etp, p.expert_rows_bound,
+      name_of(p.dispatch), p.sp);
+  if (p.ranks_per_node > 0 && p.ranks_per_node < p.ranks())
+    out += fmt::format("  ranks_per_node: {}\n", p.ranks_per_node);
   if (!p.schedule.empty()) out += fmt::format("  schedule: {}\n", p.schedule);
   out += fmt::format("  recompute: {}\n", kRecompute[static_cast<int>(p.recompute)]);
   if (p.grad_reduce != GradReduce::automatic)

@@ -32,7 +32,10 @@ double now() {
 json to_json(const StepProfile& p) {
   json collectives = json::object();
   for (const auto& [kind, count] : p.collectives)
-    collectives[kind] = {{"bytes", count.bytes}, {"messages", count.messages}};
+    collectives[kind] = {{"bytes", count.bytes},
+                         {"messages", count.messages},
+                         {"between_nodes_bytes", count.between_nodes_bytes},
+                         {"between_nodes_rows", count.between_nodes_rows}};
   return {{"flops", static_cast<int64_t>(p.flops)},
           {"collectives", collectives},
           {"peak_bytes", p.peak_bytes}};

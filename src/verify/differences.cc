@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -124,6 +125,9 @@ void Evaluator::run_op(const Op& op) {
       call.e = rows.box.e, call.b = rows.box.b, call.s = rows.box.s;
     }
   }
+  if (op.row == Row::spread) call.leads = &rows_of(op.ins[0]).set;
+  if (op.row == Row::collapse)
+    call.leads = std::exchange(call.rows, &rows_of(op.ins[0]).set);
   if (works_on_rows(op)) {
     const Op plain = collapsed(op);
     call.op = &plain;

@@ -10,6 +10,7 @@
 #include "ir/builder.h"
 #include "ir/rows.h"
 #include "passes/differentiate.h"
+#include "passes/relay.h"
 
 namespace myriad {
 namespace {
@@ -391,6 +392,23 @@ TEST(Differences, DispatchedWeights) {
   t.check(t.op(Row::combine, {t.b.contract("ebsd,ebs->ebsd", {rows, w}), r.now}, "ebsd,bsj->bsd"));
 }
 
+// Two nodes of experts {0, 1} and {2, 3, 4}: tokens with choices on one, on both and on none.
+TEST(Differences, SpreadAndCollapse) {
+  for (const std::vector<double>& choices :
+       {chosen(), std::vector<double>{1, 0, 4, 2, 3, 0, -1, 3}, std::vector<double>(8, -1)}) {
+    Trial t;
+    const Routed r(t, choices);
+    const Attrs nodes{.parts = 2, .experts = r.experts};
+    const int x = t.param("bsd", {2, 2, 3});
+    const int leads = t.op(Row::leads, {r.now}, "bsj->bsj", nodes, {}, {DType::i32});
+    const int first = t.op(Row::dispatch, {x, leads}, "bsd,bsj->ebsd", {}, {"e", {r.experts}});
+    const int all = t.op(Row::spread, {first, leads, r.now}, "ebsd,bsj,bsj->ebsd", nodes);
+    const int back = t.op(Row::collapse, {t.b.contract("ebsd,ebsd->ebsd", {all, all}), leads, r.now},
+                          "ebsd,bsj,bsj->ebsd", nodes);
+    t.check(t.op(Row::combine, {back, leads}, "ebsd,bsj->bsd"), {"x0"});
+  }
+}
+
 TEST(Differences, AnExpertIsAProductOfItsRows) {
   for (const std::vector<double>& choices :
        {chosen(), std::vector<double>(8, -1), std::vector<double>{2, 2, 2, 2}}) {
@@ -412,7 +430,8 @@ TEST(Differences, NoOtherRowHasAGradient) {
                        Row::recip,     Row::log,       Row::silu,        Row::gelu,
                        Row::sum_exp,   Row::pick,      Row::gather_rows, Row::rope,
                        Row::attention, Row::slice,     Row::sum_exact,   Row::sigmoid,
-                       Row::softmax,   Row::dispatch,  Row::combine,     Row::dispatch_w};
+                       Row::softmax,   Row::dispatch,  Row::combine,     Row::dispatch_w,
+                       Row::spread,    Row::collapse};
   for (int i = 0; i < kRows; ++i) {
     const Row row = static_cast<Row>(i);
     const bool is = std::find(std::begin(tried), std::end(tried), row) != std::end(tried);
@@ -457,9 +476,14 @@ ModelConfig tiny(Family family, bool tied) {
   return c;
 }
 
-void check_model(const ModelConfig& config) {
+// nodes: above 1 rows reach experts by way of one a token and node.
+void check_model(const ModelConfig& config, int nodes = 1) {
   const RoutingConfig& routing = config.moe.routing;
-  PlainModel model(emit_model(config, 2, 7, DType::f64, {}), routing.load_balance, routing.z);
+  Pieces pieces = emit_model(config, 2, 7, DType::f64, {});
+  for (Piece& piece : pieces.pieces) {
+    if (nodes > 1 && piece.loop_part >= 0) relay(piece, nodes);
+  }
+  PlainModel model(std::move(pieces), routing.load_balance, routing.z);
   model.initialise(3, 0.4);
   const Batch batch = packed_batch();
   model.forward_and_backward(batch);
@@ -500,6 +524,11 @@ TEST(Differences, WholeMixtral) {
                               .expert_ffn = 4,
                               .routing = {.load_balance = 0.3, .z = 0.2, .scope = scope}}));
   }
+}
+
+TEST(Differences, WholeMixtralByWayOfNodes) {
+  for (int nodes : {2, 3, 5})
+    check_model(with_experts(Family::mixtral, {.experts = 5, .top_k = 3, .expert_ffn = 4}), nodes);
 }
 
 TEST(Differences, WholeMixtralThatDrops) {

@@ -56,6 +56,21 @@ std::vector<Plan> expert_layouts(int micro_batches) {
       {.dp = 2, .tp = 3, .zero = 1, .sp = true, .ep = 3, .recompute = Recompute::full},
       {.tp = 6, .sp = true, .ep = 2, .etp = 3, .expert_rows_bound = 0.3},
   };
+  // Each kind of dispatch between nodes: of dp, across tp with and without sp, of both; with rounds,
+  // etp, ZeRO, and ranks that leave experts over.
+  for (const Dispatch kind : {Dispatch::flat, Dispatch::node_gather, Dispatch::node_relay}) {
+    std::vector<Plan> nodes = {
+        {.dp = 4, .ep = 4, .ranks_per_node = 2},
+        {.dp = 4, .tp = 2, .zero = 1, .sp = true, .ep = 8, .ranks_per_node = 2},
+        {.dp = 2, .tp = 4, .zero = 3, .ep = 8, .expert_rows_bound = 0.3, .ranks_per_node = 2},
+        {.dp = 4, .tp = 2, .zero = 2, .ep = 2, .etp = 2, .ranks_per_node = 2},
+        {.dp = 3, .pp = 2, .ep = 3, .ranks_per_node = 1, .recompute = Recompute::full},
+    };
+    for (Plan& p : nodes) {
+      p.dispatch = kind;
+      plans.push_back(p);
+    }
+  }
   for (Plan& p : plans) p.micro_batches = micro_batches;
   if (micro_batches > 1) {
     plans.push_back(

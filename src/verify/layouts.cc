@@ -38,12 +38,13 @@ double finite(double error) { return std::isfinite(error) ? error : 1; }
 constexpr size_t kMore = 40;
 
 // Bits may depend on dp, tp, sp, micro-batches and, if there are several, on when gradients are
-// reduced; of expert models on ep, etp and the rounds.
+// reduced; of expert models on ep, etp, the rounds and, where dispatch tells them apart, the nodes.
 std::string bit_group(const Variant& v, const Plan& p) {
   const bool late = p.grad_reduce == GradReduce::step || p.micro_batches == 1;
-  return fmt::format("{} dp{} tp{} sp{} mb{} {} ep{} etp{} bound{}", v.name, p.dp, p.tp, p.sp,
+  return fmt::format("{} dp{} tp{} sp{} mb{} {} ep{} etp{} bound{} {}{}", v.name, p.dp, p.tp, p.sp,
                      p.micro_batches, late ? "step" : "micro_batch", p.ep, p.etp,
-                     p.expert_rows_bound);
+                     p.expert_rows_bound, name_of(p.dispatch),
+                     p.dispatch == Dispatch::flat ? 0 : p.ranks_per_node);
 }
 
 class Sweep {

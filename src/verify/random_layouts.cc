@@ -33,7 +33,7 @@ std::function<Want(const Value&)> random_wanted(uint64_t seed, const Mesh& mesh)
   return [seed, atoms](const Value& value) {
     Want want;
     Draw draw(seed, value.name);
-    if (value.name.find('%') != std::string::npos || draw.real() < 0.3) return want;
+    if (value.name.find_first_of("%@") != std::string::npos || draw.real() < 0.3) return want;
     want.asked = true;
     want.settle = draw.real() < 0.5;
     std::vector<Atom> order = atoms;

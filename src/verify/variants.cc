@@ -55,7 +55,7 @@ void add_experts(const Add& add) {
   add("experts", true, Targets::most, with(Family::mixtral, losses));
   add("capacity", false, Targets::most, with(Family::mixtral, drops));
   add("sequence", false, Targets::most, with(Family::qwen3_moe, by_row));
-  add("groups", false, Targets::most,
+  add("groups", false, Targets::slices,
       with(Family::telechat_moe, {.experts = 9,
                                   .top_k = 3,
                                   .expert_ffn = 5,
@@ -200,6 +200,28 @@ std::vector<Plan> memories(const Plan& base) {
 
 constexpr double kSeveralRounds = 0.3;
 
+// Ways to lay the ranks of experts on nodes, and to dispatch between those.
+std::vector<Plan> dispatches(const Plan& base, const Pieces& pieces) {
+  std::vector<Plan> out = {base};
+  for (const int node : {1, 2, 3, 4}) {
+    Plan p = base;
+    p.ranks_per_node = node;
+    if (node >= base.ranks() || base.ep == 1) continue;
+    out.push_back(p);
+    for (const Dispatch kind : {Dispatch::node_gather, Dispatch::node_relay}) {
+      p.dispatch = kind;
+      if (nodes_of_experts(p) < 2) continue;
+      try {
+        mesh_of(p, pieces);
+      } catch (const Error&) {
+        continue;  // the part on a node is no product of atoms
+      }
+      out.push_back(p);
+    }
+  }
+  return out;
+}
+
 // Ways to refold dp x tp for experts.
 std::vector<Plan> refolds(const Plan& base, const Pieces* pieces) {
   if (!pieces) return {base};
@@ -216,9 +238,12 @@ std::vector<Plan> refolds(const Plan& base, const Pieces* pieces) {
       } catch (const Error&) {
         continue;  // no product of atoms
       }
-      out.push_back(p);
-      p.expert_rows_bound = kSeveralRounds;
-      if (ep > 1) out.push_back(p);
+      for (const Plan& q : dispatches(p, *pieces)) {
+        out.push_back(q);
+        out.push_back(q);
+        out.back().expert_rows_bound = kSeveralRounds;
+        if (ep == 1) out.pop_back();
+      }
     }
   }
   return out;
@@ -249,7 +274,7 @@ std::vector<Plan> all_plans(const Variant& v, int max_ranks) {
 
 namespace {
 
-constexpr int kSettings = 13;
+constexpr int kSettings = 15;
 
 std::array<int, kSettings> settings(const Plan& p) {
   return {p.dp,
@@ -264,7 +289,9 @@ std::array<int, kSettings> settings(const Plan& p) {
           static_cast<int>(p.grad_reduce),
           p.ep,
           p.etp,
-          p.expert_rows_bound < 1};
+          p.expert_rows_bound < 1,
+          static_cast<int>(p.dispatch),
+          p.ranks_per_node < p.ranks() ? p.ranks_per_node : 0};
 }
 
 // Of two settings with their values, numbered as they come up.

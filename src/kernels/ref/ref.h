@@ -47,6 +47,9 @@ size_t experts_scratch(const Op& op, const LabelSizes& local, DType real);  // b
 
 void dispatch(const KernelCall& call);  // ref/routed.cc
 void combine(const KernelCall& call);   // sums in the tensor's own type, in the order of rows
+void leads(const KernelCall& call);
+void spread(const KernelCall& call);
+void collapse(const KernelCall& call);
 void dispatch_w(const KernelCall& call);
 void collect_w(const KernelCall& call);
 

@@ -1,0 +1,13 @@
+// Dispatch in two steps for layouts in which each token crosses to a node once.
+#pragma once
+
+#include "ir/pieces.h"
+
+namespace myriad {
+
+// Between tokens and the rows of all choices puts one row a token and node: dispatch becomes leads,
+// dispatch ("xl") and spread, combine becomes collapse ("yl") and combine. Where those rows lie is
+// for the rules to say. Before `differentiate`.
+void relay(Piece& piece, int nodes);
+
+}  // namespace myriad

@@ -1,8 +1,11 @@
 // myriad simulate
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/error.h"
 #include "machine/exec.h"
@@ -16,7 +19,7 @@ namespace myriad {
 namespace {
 
 struct Options {
-  std::string run, cluster, trace, dtype;
+  std::string run, cluster, trace, dtype, experts;
   std::vector<std::string> overrides;
   double tokens = 0;
   bool json = false, explain = false;
@@ -34,6 +37,32 @@ PlannedRun planned(const RunConfig& c, const Cluster& cluster, const std::string
   return run;
 }
 
+// How experts were chosen in the last step of a run that says so; or a law by name.
+ExpertLoad load_of(const std::string& text, const ModelConfig& model) {
+  const std::filesystem::path metrics = std::filesystem::path(text) / "metrics.jsonl";
+  if (text.empty() || !std::filesystem::exists(metrics)) return parse_load(text, model.moe.experts);
+  std::ifstream in(metrics);
+  ExpertLoad load;
+  for (std::string line; std::getline(in, line);) {
+    const auto step = nlohmann::json::parse(line, nullptr, false);
+    if (!step.is_object() || !step.contains("experts")) continue;
+    load.layers.clear();
+    for (const auto& layer : step.at("experts")) {
+      auto share = layer.at("tokens").get<std::vector<double>>();
+      const double sum = std::accumulate(share.begin(), share.end(), 0.0);
+      if (static_cast<int64_t>(share.size()) != model.moe.experts || sum <= 0) {
+        throw Error(fmt::format("counts {} experts, the model has {}", share.size(),
+                                model.moe.experts),
+                    metrics.string());
+      }
+      for (double& x : share) x /= sum;
+      load.layers.push_back(std::move(share));
+    }
+  }
+  if (load.even()) throw Error("no step of it counts experts", metrics.string());
+  return load;
+}
+
 void write_trace(const std::string& path, const Prediction& p) {
   std::ofstream out(path);
   out << chrome_trace(p.simulation, p.program);
@@ -44,7 +73,8 @@ void write_trace(const std::string& path, const Prediction& p) {
 int run_simulate(const Options& o) {
   const RunConfig config = read_run(o.run, o.overrides);
   const Cluster cluster = read_cluster(cluster_file(o.cluster.empty() ? "laptop" : o.cluster));
-  const PlannedRun run = planned(config, cluster, o.dtype);
+  PlannedRun run = planned(config, cluster, o.dtype);
+  run.load = load_of(o.experts, config.model);
   PredictOptions options;
   if (cluster.shared()) {  // this machine, so these kernels
     options.scratch = [&](const Op& op, const LabelSizes& local, DType real) {
@@ -87,6 +117,10 @@ void add_simulate(CLI::App& app, int& status) {
        "--dtype", o->dtype,
        "Prices in bf16, fp16, fp32 or fp64; default: the first of these that the device has")
       ->check(CLI::IsMember({"bf16", "fp16", "fp32", "fp64"}));
+  c->add_option("--experts", o->experts,
+                "How tokens choose experts: even, zipf:S, or the folder of a run whose last counts to "
+                "take; default: even")
+      ->type_name("LOAD");
   c->add_option("--trace", o->trace, "Writes the predicted timeline as Chrome-trace JSON")
       ->type_name("FILE");
   c->add_option("--tokens", o->tokens, "Token budget: adds days and device-hours")

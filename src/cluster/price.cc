@@ -104,6 +104,7 @@ class BodyPricer {
       last_use_[v] = static_cast<int>(body.steps.size());
     }
     by_product_.assign(n, false);
+    if (body.loop) count_rounds();
   }
 
   BodyPrice run(const CollectivePrice& collective) {
@@ -127,14 +128,53 @@ class BodyPricer {
       }
     }
     flush();
+    if (rounds_ > 1) {
+      for (StepPrice& step : price_.steps) {
+        step.seconds *= rounds_;
+        step.bytes *= rounds_;
+      }
+      price_.flops *= rounds_;
+      price_.kernels = static_cast<int>(price_.kernels * rounds_);
+    }
     return std::move(price_);
   }
 
  private:
+  // Rounds that the busiest owner of experts takes.
+  void count_rounds() {
+    for (const Step& s : body_.steps) {
+      if (s.kind != StepKind::run || body_.ops[s.op].row != Row::window || body_.bound <= 0)
+        continue;
+      const Version& choices = body_.versions[s.outs[0]];
+      const Value& v = (*body_.graph)[choices.value];
+      const double rows = static_cast<double>(local_elements(mesh_, choices.layout, v.sizes, rank_)) *
+                          busiest(pricing_.load, body_.ops[s.op].attrs.experts, body_.parts) /
+                          static_cast<double>(body_.parts);
+      rounds_ = std::max(1.0, std::ceil(rows / static_cast<double>(body_.bound) - 1e-9));
+    }
+  }
+
+  // Routed rows of a version in a round, where they are most.
+  double rows_of(int version) const {
+    const Version& v = body_.versions[version];
+    const Value& value = (*body_.graph)[v.value];
+    const auto size = [&](int d) {
+      return static_cast<double>(local_range(mesh_, v.layout, value.sizes, d, rank_).size());
+    };
+    const int64_t owners = mesh_.parts(v.layout.cuts[0]);
+    return size(1) * size(2) * static_cast<double>(value.sizes[0]) / static_cast<double>(owners) *
+           value.density * busiest(pricing_.load, value.sizes[0], owners) / rounds_;
+  }
+
   double elements(int version) const {
     const Version& v = body_.versions[version];
-    return static_cast<double>(
-        local_elements(mesh_, v.layout, (*body_.graph)[v.value].sizes, rank_));
+    const Value& value = (*body_.graph)[v.value];
+    if (!value.sparse())
+      return static_cast<double>(local_elements(mesh_, v.layout, value.sizes, rank_));
+    double n = rows_of(version);
+    for (int d = 3; d < v.layout.dims; ++d)
+      n *= static_cast<double>(local_range(mesh_, v.layout, value.sizes, d, rank_).size());
+    return n;
   }
   double element_bytes(int version) const {
     const int value = body_.versions[version].value;
@@ -146,6 +186,17 @@ class BodyPricer {
     LabelSizes l = op.size;
     for (size_t i = 0; i < l.sizes.size(); ++i)
       l.sizes[i] = mesh_.range(op.size.sizes[i], s.cuts[i], rank_).size();
+    const bool on_rows = works_on_rows(op), sums_rows = op.row == Row::combine || op.row == Row::collapse;
+    for (const auto* versions : {&s.ins, &s.outs}) {
+      for (int v : *versions) {
+        if (!(on_rows || sums_rows) || !(*body_.graph)[body_.versions[v].value].sparse()) continue;
+        int64_t& experts = l.sizes[l.find('e')];  // as many products, each of its share of the rows
+        if (!on_rows) experts = 1;
+        l.sizes[l.find('b')] = 1;
+        l.sizes[l.find('s')] = std::llround(rows_of(v) / static_cast<double>(std::max<int64_t>(1, experts)));
+        return l;
+      }
+    }
     return l;
   }
 
@@ -304,6 +355,7 @@ class BodyPricer {
   std::map<int, double> read_;        // version -> bytes, of the open kernel
   std::set<int> made_in_kernel_;
   double kernel_bytes_ = 0, kernel_flops_ = 0;
+  double rounds_ = 1;  // of a loop body
   int kernel_end_ = -1;
   BodyPrice price_;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cluster/cost.h"
+#include "cluster/load.h"
 #include "ir/program.h"
 
 namespace myriad {
@@ -41,6 +42,7 @@ struct Pricing {
   // them, are one kernel: it reads each value made elsewhere once and writes each value needed
   // elsewhere once. A product that is only added to a gradient sum is added as it is made.
   bool fused = true;
+  ExpertLoad load;  // every rank is priced as the busiest of its experts' owners
   std::optional<WrittenScores> scores;  // none: fused attention, which skips what is masked
 };
 

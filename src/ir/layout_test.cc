@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "base/error.h"
+
 namespace myriad {
 namespace {
 

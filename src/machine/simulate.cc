@@ -25,6 +25,7 @@ struct PricedRun {
   Costs costs{};                                       // but for collectives that end a segment
   std::map<std::pair<Cost, int>, double> collectives;  // by cost and atoms, likewise
   double flops = 0;
+  double imbalance = 0;  // of its seconds: more than with even loads of experts
 };
 
 struct Message {
@@ -45,6 +46,7 @@ struct Walk {
   Costs costs{}, run_costs{};
   double useful = 0, update = 0, flops = 0;
   std::vector<Span> spans;
+  std::map<int, double> imbalance;       // by unit
   std::vector<Cause> causes;             // by action: who was waited for
   std::vector<double> waits, transfers;  // by action
   std::map<int, double> in_flight;       // buffer -> arrival
@@ -122,11 +124,11 @@ class Simulator {
            classes_.kinds[atoms][classes_.kind_of[atoms][colour]].size() > 1;
   }
 
-  BodyPrice body_price(const LoweredBody& body, const Walk& w, bool first) {
+  BodyPrice body_price(const LoweredBody& body, const Walk& w, bool first, const Pricing& pricing) {
     BodyPrice price;
     for (int column : classes_.priced[w.colour]) {
       BodyPrice other =
-          price_body(cluster_.device, o_.pricing, p_.mesh, body, classes_.rank(w.stage, column),
+          price_body(cluster_.device, pricing, p_.mesh, body, classes_.rank(w.stage, column),
                      first, [this](MoveKind what, AtomList atoms, double bytes, int rank) {
                        return collective(what, atoms, bytes, rank);
                      });
@@ -143,13 +145,26 @@ class Simulator {
     return price;
   }
 
+  static double seconds_of(const BodyPrice& price) {
+    double sum = 0;
+    for (const StepPrice& s : price.steps) sum += s.seconds;
+    return sum;
+  }
+
   PricedRun& priced(const Walk& w, const Action& a) {
     const std::array<int, 4> key = {a.body, a.first, w.colour, uniform_ ? 0 : w.stage};
     const auto [at, fresh] = runs_.try_emplace(key);
     if (!fresh) return at->second;
     PricedRun& run = at->second;
     const LoweredBody& body = p_.bodies[a.body];
-    const BodyPrice price = body_price(body, w, a.first);
+    BodyPrice price = body_price(body, w, a.first, o_.pricing);
+    if (body.loop && !o_.pricing.load.even()) {
+      Pricing even = o_.pricing;
+      even.load = {};
+      const BodyPrice mean = body_price(body, w, a.first, even);
+      run.imbalance = seconds_of(price) - seconds_of(mean);
+      price.flops = mean.flops;  // the busiest owner has the time, not all of them the work
+    }
     double device = 0;
     Segment open;
     for (size_t t = 0; t < price.steps.size(); ++t) {
@@ -266,6 +281,7 @@ class Simulator {
     for (int c = 0; c < kCosts; ++c) w.costs[c] += w.run_costs[c];
     w.run_costs = {};
     w.flops += run.flops;
+    if (p_.bodies[a.body].loop) w.imbalance[a.unit] += run.imbalance;
     end_action(w);
     return true;
   }
@@ -357,6 +373,7 @@ class Simulator {
                   .useful_seconds = worst->useful,
                   .update_seconds = worst->update,
                   .seconds = worst->costs,
+                  .imbalance_seconds = worst->imbalance,
                   .actions = worst->spans};
     s.seconds[static_cast<int>(Cost::idle)] += step_seconds - worst->clock;
     s.idle_seconds = s.seconds[static_cast<int>(Cost::idle)];

@@ -35,6 +35,24 @@ json costs_json(const Costs& costs) {
   return out;
 }
 
+// Of layers with experts: layer from 0 and seconds a step.
+json imbalance_json(const StageResult& stage) {
+  json out = json::array();
+  for (const auto& [unit, seconds] : stage.imbalance_seconds)
+    out.push_back({{"layer", unit - 1}, {"seconds", seconds}});
+  return out;
+}
+
+// The sum over the slowest stage's layers and what a layer of it costs on average.
+std::string imbalance_line(const StageResult& stage) {
+  double sum = 0;
+  for (const auto& [unit, seconds] : stage.imbalance_seconds) sum += seconds;
+  if (sum <= 0) return "";
+  return fmt::format("uneven loads of experts on it: {} a layer and step, {} in all\n",
+                     show_seconds(sum / static_cast<double>(stage.imbalance_seconds.size())),
+                     show_seconds(sum));
+}
+
 }  // namespace
 
 std::string show_bytes(double bytes) {
@@ -58,6 +76,7 @@ json to_json(const Simulation& s, double token_budget) {
                       {"update_seconds", stage.update_seconds},
                       {"idle_seconds", stage.idle_seconds},
                       {"seconds", costs_json(stage.seconds)},
+                      {"expert_imbalance", imbalance_json(stage)},
                       {"peak_bytes", stage.peak_bytes},
                       {"memory", kinds_json(stage.memory)}});
   }
@@ -98,6 +117,7 @@ std::string to_text(const Simulation& s, const Program& program, const Cluster& 
   for (const auto& [kind, seconds] : s.exposed_communication_seconds)
     out += fmt::format(" {} {}", kind, show_seconds(seconds));
   out += s.exposed_communication_seconds.empty() ? "" : "\n";
+  out += imbalance_line(s.stages[s.slowest_stage]);
   out +=
       "stage    useful    update      idle | peak         parameters  gradients   moments     "
       "activations communic.   workspace\n";

@@ -1,6 +1,9 @@
 #include "passes/strategy.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -8,31 +11,84 @@ namespace myriad {
 
 namespace {
 
-// Splits the axes (fastest first) so that the product of the fastest ones passes through
-// `boundary`.
-void split_at(std::vector<Mesh::Axis>& fastest_first, int boundary, const char* what) {
-  int below = 1;
-  for (size_t i = 0; i < fastest_first.size() && below < boundary; ++i) {
-    const int size = fastest_first[i].size;
-    if (boundary % below == 0 && boundary / below < size && size % (boundary / below) == 0) {
-      Mesh::Axis slow = fastest_first[i];
-      fastest_first[i].size = boundary / below;
-      slow.size = size / fastest_first[i].size;
-      const bool again = slow.name.find('.') != std::string::npos;
-      slow.name += again ? "1" : ".1";
-      fastest_first[i].name += again ? "0" : ".0";
-      fastest_first.insert(fastest_first.begin() + static_cast<long>(i) + 1, slow);
+using Axes = std::vector<Mesh::Axis>;  // fastest first
+
+// The axis inside which the product of the fastest ones passes through `boundary`, and its part
+// below; the number of axes: between two of them; nothing: not at all.
+std::optional<std::pair<size_t, int>> place_of(const Axes& axes, int64_t boundary) {
+  int64_t below = 1;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (below == boundary) return std::pair(axes.size(), 1);
+    const int64_t part = boundary / below;
+    if (boundary % below != 0) return std::nullopt;
+    if (part < axes[i].size) {
+      if (axes[i].size % part != 0) return std::nullopt;
+      return std::pair(i, static_cast<int>(part));
     }
-    below *= fastest_first[i].size;
+    below *= axes[i].size;
   }
-  if (below == boundary) return;
-  std::string sizes;
-  int product = 1;
-  for (const auto& axis : fastest_first) sizes += fmt::format(" {}", product *= axis.size);
-  throw Error(
-      fmt::format("{} = {} is no product of atoms of dp x tp", what, boundary), "layout",
-      fmt::format("the atoms, fastest first, multiply to{} and what divides the next of them",
-                  sizes));
+  if (below == boundary) return std::pair(axes.size(), 1);
+  return std::nullopt;
+}
+
+// Splits an axis in two where `boundary` falls inside it.
+void split_at(Axes& axes, int64_t boundary) {
+  const auto [i, part] = *place_of(axes, boundary);
+  if (i == axes.size()) return;
+  Mesh::Axis slow = axes[i];
+  slow.size /= part;
+  axes[i].size = part;
+  const bool again = slow.name.find('.') != std::string::npos;
+  slow.name += again ? "1" : ".1";
+  axes[i].name += again ? "0" : ".0";
+  axes.insert(axes.begin() + static_cast<long>(i) + 1, slow);
+}
+
+// "name: 2 or 4": the nearest values for which `legal` holds, of 1 to most.
+template <class Legal>
+std::string nearest(const char* name, int value, int most, Legal legal) {
+  int below = std::min(value - 1, most), above = value + 1;
+  while (below > 0 && !legal(below)) --below;
+  while (above <= most && !legal(above)) ++above;
+  std::string text = fmt::format("nearest: {} ", name);
+  if (below > 0) text += fmt::format("{}", below);
+  if (above <= most) text += fmt::format("{}{}", below > 0 ? " or " : "", above);
+  return text;
+}
+
+void refold(Axes& axes, const Plan& plan) {
+  const int ranks = plan.dp * plan.tp;
+  const auto refuse = [&](const char* name, int value, int with, const std::string& what) {
+    if (place_of(axes, static_cast<int64_t>(with) * value)) return;
+    throw Error(fmt::format("{} is {}: {} is no product of atoms of dp {} x tp {}", name, value,
+                            what, plan.dp, plan.tp),
+                "layout", nearest(name, value, ranks / with, [&](int n) {
+                  return place_of(axes, static_cast<int64_t>(with) * n).has_value();
+                }));
+  };
+  refuse("etp", plan.etp, 1, fmt::format("{}", plan.etp));
+  split_at(axes, plan.etp);
+  refuse("ep", plan.ep, plan.etp, fmt::format("etp {} x ep {}", plan.etp, plan.ep));
+  split_at(axes, static_cast<int64_t>(plan.etp) * plan.ep);
+  if (plan.dispatch == Dispatch::flat) return;
+  const auto on_a_node = [&](int ranks_per_node) {
+    Plan p = plan;
+    p.ranks_per_node = ranks_per_node;
+    const int nodes = nodes_of_experts(p);
+    return nodes > 1 ? plan.etp * plan.ep / nodes : 0;
+  };
+  const int part = on_a_node(plan.ranks_per_node);
+  if (!place_of(axes, part)) {
+    throw Error(fmt::format("dispatch {}: the {} ranks of etp {} x ep {} on a node of {} are no "
+                            "product of atoms of dp {} x tp {}",
+                            name_of(plan.dispatch), part, plan.etp, plan.ep, plan.ranks_per_node,
+                            plan.dp, plan.tp),
+                "layout",
+                nearest("ranks_per_node", plan.ranks_per_node, plan.ranks(), [&](int n) {
+                  return on_a_node(n) > 0 && place_of(axes, on_a_node(n));
+                }) + "; or dispatch flat");
+  }
+  split_at(axes, part);
 }
 
 }  // namespace
@@ -55,12 +111,9 @@ Mesh mesh_of(const Plan& plan, const Pieces& pieces) {
     }
     return {name, size};
   };
-  std::vector<Mesh::Axis> axes = {axis("tr", plan.tp / tg, "tp"), axis("tg", tg, "tp"),
-                                  axis("cp", 1, "cp"), axis("dp", plan.dp, "dp")};
-  split_at(axes, plan.etp, "etp");
-  split_at(axes, plan.etp * plan.ep, "etp x ep");
-  if (plan.dispatch != Dispatch::flat)
-    split_at(axes, plan.etp * plan.ep / nodes_of_experts(plan), "the part of etp x ep on a node");
+  Axes axes = {axis("tr", plan.tp / tg, "tp"), axis("tg", tg, "tp"),
+               axis("cp", 1, "cp"), axis("dp", plan.dp, "dp")};
+  refold(axes, plan);
   axes.push_back(axis("pp", plan.pp, "pp"));
   std::reverse(axes.begin(), axes.end());
   return Mesh(std::move(axes));

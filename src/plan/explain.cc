@@ -189,6 +189,16 @@ std::vector<Trial> trials(const PlannedRun& run, const Cluster& cluster) {
     plan("recompute off", [](Plan& q) { q.recompute = Recompute::none; });
   if (p.recompute == Recompute::none)
     plan("recompute full", [](Plan& q) { q.recompute = Recompute::full; });
+  for (const Dispatch kind : {Dispatch::flat, Dispatch::node_gather, Dispatch::node_relay}) {
+    Plan placed = p;
+    placed.ranks_per_node = std::min(static_cast<int>(cluster.node_devices()), p.ranks());
+    if (p.ep == 1 || kind == p.dispatch || nodes_of_experts(placed) == 1) continue;
+    plan(fmt::format("dispatch {} -> {}", name_of(p.dispatch), name_of(kind)),
+         [kind, n = placed.ranks_per_node](Plan& q) {
+           q.dispatch = kind;
+           q.ranks_per_node = n;
+         });
+  }
   if (p.dp > 1 && p.zero == 0) plan("zero 1", [](Plan& q) { q.zero = 1; });
   for (size_t i = 0; i < cluster.levels.size(); ++i) {
     out.push_back({fmt::format("link {} twice as fast", cluster.levels[i].name),

@@ -45,6 +45,7 @@ SimulateOptions simulate_options(const PlannedRun& run, const Cluster& cluster,
   SimulateOptions o{
       .pricing = pricing_for(cluster, run.dtype), .work = workload_of(run), .memory = {}};
   o.pricing.fused = options.fused;
+  o.pricing.load = run.load;
   if (options.system != nullptr) {
     o.pricing.bytes = options.system->bytes;
     o.pricing.scores = options.system->scores;

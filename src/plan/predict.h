@@ -19,6 +19,7 @@ struct PlannedRun {
   Plan plan;
   int64_t rows = 1, sequence = 1;  // of a step
   OptimizerConfig optimizer;
+  ExpertLoad load;    // of experts; none: even
   std::string dtype;  // "": the first the device has of bf16, fp16, fp32
 };
 

@@ -112,6 +112,73 @@ TEST(Predict, SaysByHowMuchItDoesNotFit) {
   EXPECT_LT(line["memory_left_bytes"].get<int64_t>(), 0);
 }
 
+ModelConfig expert_model(int64_t top_k, int64_t hidden = 256) {
+  ModelConfig m = small_model(4, hidden);
+  m.family = Family::mixtral;
+  m.moe = {.experts = 8, .top_k = top_k, .expert_ffn = hidden};
+  return m;
+}
+
+// Rows are priced as they are expected: products of an expert model take what its FLOPs take.
+TEST(Experts, ProductsAreThoseOfTheChosenRows) {
+  for (const int64_t top_k : {1, 2, 8}) {
+    const Simulation s =
+        predict(small_run({}, 4, expert_model(top_k, 2048), 64), ideal_cluster()).simulation;
+    EXPECT_NEAR(s.hfu, 1, 1e-9);
+    EXPECT_GT(s.mfu, 0.7) << top_k;  // a round is made again in the backward pass
+    EXPECT_LE(s.mfu, 1) << top_k;
+  }
+}
+
+// Two nodes of four, between which all is slow.
+TEST(Experts, DispatchCostsWhatCrossesNodes) {
+  Cluster slow = small_cluster(4);
+  for (auto& [n, b] : slow.levels[1].bandwidth.points) b /= 1e3;
+  const auto seconds = [&](Dispatch dispatch, int64_t top_k) {
+    const Plan plan{.dp = 8, .ep = 8, .dispatch = dispatch, .ranks_per_node = 4};
+    const Simulation s = predict(small_run(plan, 32, expert_model(top_k), 64), slow).simulation;
+    return s.exposed_communication_seconds;
+  };
+  const auto sum = [](const std::map<std::string, double>& kinds) {
+    double all = 0;
+    for (const auto& [kind, s] : kinds) all += s;
+    return all;
+  };
+  // Of four choices two cross on average, but a token meets one other node.
+  auto flat = seconds(Dispatch::flat, 4), relay = seconds(Dispatch::node_relay, 4);
+  EXPECT_NEAR(flat["all_to_all"] / relay["all_to_all"], 2 * 70 / 69.0, 0.05);
+  EXPECT_LT(sum(seconds(Dispatch::node_gather, 4)), sum(flat));
+  // A single choice crosses every other time, where gathering sends all.
+  EXPECT_GT(sum(seconds(Dispatch::node_gather, 1)), sum(seconds(Dispatch::flat, 1)));
+}
+
+TEST(Experts, UnevenLoadsCostTimeNotWork) {
+  PlannedRun run = small_run({.dp = 4, .micro_batches = 2, .ep = 4}, 32, expert_model(2), 64);
+  const auto simulated = [&](const char* load) {
+    run.load = parse_load(load, 8);
+    return predict(run, small_cluster()).simulation;
+  };
+  const Simulation even = simulated("even"), flat = simulated("zipf:0"), steep = simulated("zipf:1");
+  EXPECT_NEAR(flat.step_seconds, even.step_seconds, 1e-12);
+  EXPECT_GT(steep.step_seconds, even.step_seconds);
+  EXPECT_NEAR(steep.hfu * steep.step_seconds, even.hfu * even.step_seconds, 1e-12);
+  double lost = 0;
+  EXPECT_EQ(steep.stages[0].imbalance_seconds.size(), 4u);  // a layer each
+  for (const auto& [unit, seconds] : steep.stages[0].imbalance_seconds) {
+    EXPECT_GT(seconds, 0);
+    lost += seconds;
+  }
+  EXPECT_LE(lost, 1.01 * (steep.step_seconds - even.step_seconds));
+}
+
+TEST(Experts, ExplainTriesTheOtherKindsOfDispatch) {
+  const PlannedRun run = small_run({.dp = 8, .ep = 8}, 32, expert_model(4), 64);
+  const std::string text = to_text(explain(run, small_cluster(4)));
+  for (const char* change : {"dispatch flat -> node_gather", "dispatch flat -> node_relay"})
+    EXPECT_NE(text.find(change), std::string::npos) << text;
+  EXPECT_EQ(to_text(explain(run, small_cluster(8))).find("dispatch"), std::string::npos);
+}
+
 TEST(Predict, TraceIsJsonWithASpanAnAction) {
   const Prediction p = predict(small_run({.pp = 2, .micro_batches = 2}, 2), small_cluster());
   const auto trace = nlohmann::json::parse(chrome_trace(p.simulation, p.program));

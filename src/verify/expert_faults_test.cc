@@ -171,6 +171,10 @@ std::function<void(Pieces&)> change_model(Row row, const std::string& rule, F f)
 
 const Plan kDp2Ep2{.dp = 2, .ep = 2}, kTp2{.tp = 2}, kTp2Sp{.tp = 2, .sp = true};
 
+Plan over_nodes(Dispatch dispatch) {
+  return {.dp = 4, .ep = 4, .dispatch = dispatch, .ranks_per_node = 2};
+}
+
 // Gradients.
 
 TEST(ExpertFaults, ExpertGradientsNormalisedByDpInsteadOfExpertDp) {
@@ -244,6 +248,39 @@ TEST(ExpertFaults, GradientRowsNotExchanged) {
   expect_caught({"experts", kDp2Ep2},
                 {.program = drop("moe.backward.1", "*", MoveKind::all_to_all)},
                 {"check_program", "layouts"});
+}
+
+// Dispatch between nodes.
+
+TEST(ExpertFaults, TokensNotGatheredFromOtherNodes) {
+  expect_caught({"experts", over_nodes(Dispatch::node_gather)},
+                {.program = drop("moe.forward.1", "xn2", MoveKind::all_gather)},
+                {"check_program", "layouts", "counts"});
+}
+
+TEST(ExpertFaults, SumsOfOtherNodesLeftOut) {
+  expect_caught({"experts", over_nodes(Dispatch::node_gather)},
+                {.program = drop("moe.forward.1", "m", MoveKind::reduce_scatter)},
+                {"check_program", "layouts", "counts"});
+}
+
+// Each choice crosses by itself: right, but not the rows that were promised.
+TEST(ExpertFaults, EachChoiceLeads) {
+  const auto alone =
+      change("moe.*", Row::leads, "*", [](Op& op) { op.attrs.parts = op.attrs.experts; });
+  const auto all = [=](Program& p) {
+    alone(p);
+    for (const Row row : {Row::spread, Row::collapse})
+      change("moe.*", row, "*", [](Op& op) { op.attrs.parts = op.attrs.experts; })(p);
+  };
+  expect_caught({"experts", over_nodes(Dispatch::node_relay)}, {.program = all}, {"counts"},
+                {"layouts"});
+}
+
+TEST(ExpertFaults, NodesOfAnotherSize) {
+  expect_caught({"experts", over_nodes(Dispatch::flat)},
+                {.program = [](Program& p) { p.ranks_per_node = 1; }}, {"counts"},
+                {"layouts", "copies"});
 }
 
 // Experts that all use.

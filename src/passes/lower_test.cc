@@ -178,6 +178,41 @@ TEST(Lower, MeshOfAPlan) {
   EXPECT_TRUE(mesh.knows("cp") && mesh.knows("tr"));
 }
 
+std::string refusal_of(Plan plan) {
+  try {
+    mesh_of(plan, toy_model({}, 1));
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Lower, ExpertsLieOverProductsOfAtoms) {
+  const auto expect = [](const Plan& plan, std::initializer_list<const char*> said) {
+    const std::string what = refusal_of(plan);
+    for (const char* text : said)
+      EXPECT_NE(what.find(text), std::string::npos) << text << " is not in: " << what;
+  };
+  expect({.dp = 3, .tp = 4, .ep = 3, .etp = 2},
+         {"ep is 3: etp 2 x ep 3 is no product of atoms of dp 3 x tp 4", "nearest: ep 2 or 6"});
+  expect({.dp = 2, .tp = 2, .ep = 16}, {"ep is 16", "nearest: ep 4"});
+  expect({.dp = 3, .tp = 4, .etp = 5}, {"etp is 5", "nearest: etp 4 or 12"});
+  expect({.dp = 3, .tp = 4, .ep = 12, .dispatch = Dispatch::node_gather, .ranks_per_node = 6},
+         {"the 6 ranks of etp 1 x ep 12 on a node of 6", "nearest: ranks_per_node 4; or dispatch flat"});
+  EXPECT_EQ(refusal_of({.dp = 3, .tp = 4, .ep = 6, .etp = 2}), "");
+}
+
+TEST(Lower, NodesOfExpertsCutTheirAtomsInTwo) {
+  const Plan plan{.dp = 8, .ep = 8, .dispatch = Dispatch::node_relay, .ranks_per_node = 2};
+  const Mesh mesh = mesh_of(plan, toy_model({}, 1));
+  const auto aliases = aliases_of(plan, mesh);
+  EXPECT_EQ(mesh.ranks(), 8);
+  EXPECT_EQ(aliases.at("ep"), "dp.1,dp.0");
+  EXPECT_EQ(aliases.at("ep_n"), "dp.1");
+  EXPECT_EQ(aliases.at("near_d"), "dp.0");
+  EXPECT_EQ(aliases.at("dp"), "dp.0,dp.1") << "what tells nodes apart comes last";
+}
+
 TEST(Lower, MicroBatchesTileTheRows) {
   for (int64_t rows : {1, 5, 8, 13}) {
     for (int m = 1; m <= rows; ++m) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <map>
 #include <thread>
 
 #include "base/error.h"
@@ -32,6 +33,11 @@ std::function<Want(const Value&)> random_wanted(uint64_t seed, const Mesh& mesh)
   }
   return [seed, atoms](const Value& value) {
     Want want;
+    // All ranks know who goes where: the rows that follow from it may then lie anywhere.
+    if (value.name == "idx" || value.name == "idr" || value.name == "rounds") {
+      want.asked = want.settle = true;
+      return want;
+    }
     Draw draw(seed, value.name);
     if (value.name.find_first_of("%@") != std::string::npos || draw.real() < 0.3) return want;
     want.asked = true;
@@ -62,9 +68,8 @@ Plan random_plan(uint64_t seed, const Variant& v, int max_ranks) {
   return resolve(p, static_cast<int>(v.model.layers), v.rows);
 }
 
-RandomLayout try_seed(uint64_t seed, const Variant& v, const Record& reference, int max_ranks,
+RandomLayout try_seed(uint64_t seed, const Variant& v, const Plan& plan, const Record& reference,
                       Pool& pool) {
-  const Plan plan = random_plan(seed, v, max_ranks);
   RandomLayout out{.seed = seed, .name = fmt::format("seed {}, {}: {}", seed, v.name, show(plan))};
   try {
     const Record record =
@@ -84,21 +89,35 @@ RandomLayout try_seed(uint64_t seed, const Variant& v, const Record& reference, 
 
 std::vector<RandomLayout> verify_random_layouts(uint64_t first, int count, int max_ranks,
                                                 int workers) {
-  std::vector<Variant> variants = all_variants();
-  // Experts know only the layouts that rules give them (passes/lower.cc).
-  std::erase_if(variants, [](const Variant& v) { return v.model.moe.experts > 0; });
-  std::vector<Record> references;
+  const std::vector<Variant> variants = all_variants();
+  struct Trial {
+    const Variant* variant;
+    Plan plan;
+    const Record* reference;
+  };
+  std::map<std::pair<const Variant*, int>, Record> references;  // one rank, by micro-batches
+  std::vector<Trial> trials;
   Pool pool(1);
-  for (const Variant& v : variants)
-    references.push_back(run_trial(v, resolve({}, static_cast<int>(v.model.layers), v.rows), pool));
+  for (int i = 0; i < count; ++i) {
+    const uint64_t seed = first + static_cast<uint64_t>(i);
+    const Variant& v = variants[seed % variants.size()];
+    Plan plan = random_plan(seed, v, max_ranks);
+    const int micro_batches = v.by_micro_batch() ? plan.micro_batches : 1;
+    const auto [at, fresh] = references.try_emplace({&v, micro_batches});
+    if (fresh)
+      at->second = run_trial(
+          v, resolve({.micro_batches = micro_batches}, static_cast<int>(v.model.layers), v.rows),
+          pool);
+    trials.push_back({&v, std::move(plan), &at->second});
+  }
   std::vector<RandomLayout> out(static_cast<size_t>(count));
   std::atomic<int> next{0};
   const auto work = [&] {
     Pool own(1);
     for (int i; (i = next++) < count;) {
-      const uint64_t seed = first + static_cast<uint64_t>(i);
-      const size_t v = seed % variants.size();
-      out[static_cast<size_t>(i)] = try_seed(seed, variants[v], references[v], max_ranks, own);
+      const Trial& t = trials[static_cast<size_t>(i)];
+      out[static_cast<size_t>(i)] =
+          try_seed(first + static_cast<uint64_t>(i), *t.variant, t.plan, *t.reference, own);
     }
   };
   std::vector<std::thread> threads;

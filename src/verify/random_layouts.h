@@ -14,7 +14,7 @@ namespace myriad {
 
 // Cuts of the named values and states over all atoms of the mesh but "pp", by seed and name alone:
 // 30 % have no wish, each atom cuts some dim with probability 0.6, half of the wishes let nothing
-// stay pending. Integer values too.
+// stay pending. Integer values too, but for the choices of experts, which all ranks know.
 std::function<Want(const Value&)> random_wanted(uint64_t seed, const Mesh& mesh);
 
 struct RandomLayout {

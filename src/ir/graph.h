@@ -73,12 +73,12 @@ enum class Row : uint8_t {
   rounds,        // "bsj->": how many rounds there are (i32), pending maximum
   dispatch,      // "bsd,bsj->ebsd": rows of the chosen pairs
   combine,       // "ebsd,bsj->bsd": its transpose: sum over the chosen experts, in order of e
-  leads,         // "bsj->bsj": of a token's choices on one node (attrs.parts nodes share the experts) the lowest expert, -1 for others
-  spread,        // "ebsd,bsj,bsj->ebsd": from rows of leads (1) those of all choices (2) on the same node; e cut by nodes at most
+  leads,         // "bsj->bsj": of a token's choices on each of attrs.parts nodes the lowest expert, -1 for others
+  spread,        // "ebsd,bsj,bsj->ebsd": from rows of leads those of all choices on the node; e cut by nodes at most
   collapse,      // "ebsd,bsj,bsj->ebsd": its transpose: sum over a token's rows on a node, in order of e
   dispatch_w,    // "bsj,bsj->ebs": the weight of each pair
   collect_w,     // "ebs,bsj->bsj": its transpose
-  balance,       // "x,x,->x": bias + attrs.a x sign(attrs.b - counts); unchanged where the third operand, clip's factor, is NaN
+  balance,       // "x,x,->x": bias + attrs.a x sign(attrs.b - counts); unchanged where clip's factor is NaN
   valid,         // "bs->bs": 1 where target >= 0, else 0
   gather_rows,   // "vd,bs->bsd"
   scatter_rows,  // "bsd,bs->vd": its transpose
@@ -114,8 +114,8 @@ struct Attrs {
   double max = 0;                  // clip; 0: no clipping
   int64_t k = 0, groups = 0, kept_groups = 0;  // topk: choices; groups of experts of which so many stay (0: no groups)
   int64_t capacity = 0;            // fits: choices an expert takes
-  int64_t parts = 1, bound = 0;    // window, rounds: ranks that share the experts; rows each takes a round. leads: nodes
-  int64_t experts = 0;             // fits, window, rounds, leads
+  int64_t parts = 1, bound = 0;    // window, rounds: ranks that share the experts; rows each takes a round
+  int64_t experts = 0;             // fits, window, rounds; leads, spread, collapse (parts: nodes that share them)
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;  // adamw
   std::string state;               // read, write, accum: "p:NAME" etc., see ir/program.h
   bool operator==(const Attrs&) const = default;

@@ -110,10 +110,87 @@ Trial routed(Row row, const char* rule, const Case& c, const RowSet& rows, const
   return t;
 }
 
+// The node of an expert: the only part of the experts that contains it.
+int64_t node_of(int64_t expert, int64_t nodes, int64_t experts) {
+  int64_t p = 0;
+  while (expert >= (p + 1) * experts / nodes) ++p;
+  return p;
+}
+
+Block leads_of(const Case& c, const Block& choices, int64_t nodes) {
+  Trial t(Row::leads, "bsj->bsj", {"bsj", {c.b.size(), c.s.size(), c.k}}, DType::f32, 1,
+          {DType::i32});
+  t.op.attrs.parts = nodes, t.op.attrs.experts = c.experts;
+  t.out_types = {DType::i32};
+  t.ins[0] = choices;
+  Block leads = std::move(t.run_ref()[0]);
+  leads.tensor.lo[0] = c.b.lo, leads.tensor.lo[1] = c.s.lo;
+  return leads;
+}
+
+TEST(Rows, TheLowestExpertOfANodeLeads) {
+  for (const Case& c : kCases) {
+    for (int64_t nodes : {int64_t{1}, int64_t{2}, int64_t{3}, c.experts}) {
+      const Block choices = choices_of(c, 3), leads = leads_of(c, choices, nodes);
+      for (int64_t t = 0; t < c.b.size() * c.s.size(); ++t) {
+        for (int64_t j = 0; j < c.k; ++j) {
+          const auto e = static_cast<int64_t>(choices.at(t * c.k + j));
+          bool lowest = e >= 0;
+          for (int64_t i = 0; i < c.k; ++i) {
+            const auto o = static_cast<int64_t>(choices.at(t * c.k + i));
+            if (e >= 0 && o >= 0 && o < e)
+              lowest &= node_of(o, nodes, c.experts) != node_of(e, nodes, c.experts);
+          }
+          ASSERT_EQ(leads.at(t * c.k + j), lowest ? static_cast<double>(e) : -1);
+        }
+      }
+    }
+  }
+}
+
 double dot(const Block& a, const Block& b) {
   double sum = 0;
   for (int64_t i = 0; i < a.tensor.elements(); ++i) sum += a.at(i) * b.at(i);
   return sum;
+}
+
+// On boxes that hold whole nodes.
+TEST(Rows, SpreadAndCollapse) {
+  for (const auto& [c, nodes] : {std::pair(Case{8, 2, {0, 8}, {0, 3}, {0, 17}, 33}, 2),
+                                 {Case{9, 3, {3, 6}, {2, 5}, {4, 15}, 5}, 3},
+                                 {Case{7, 4, {2, 7}, {0, 2}, {1, 9}, 4}, 3},
+                                 {Case{8, 3, {4, 8}, {0, 3}, {0, 11}, 8, true}, 2},
+                                 {Case{8, 2, {0, 8}, {2, 2}, {0, 11}, 8}, 4}}) {
+    const Block choices = choices_of(c, 2), leads = leads_of(c, choices, nodes);
+    const Lists all = listed(c, choices), first = listed(c, leads);
+    const RowSet all_set = all.set(), first_set = first.set();
+    const auto trial = [&](Row row, const RowSet& of_input) {
+      Trial t(row, "ebsd,bsj,bsj->ebsd",
+              {"ebsdj", {c.e.size(), c.b.size(), c.s.size(), c.width, c.k}}, DType::f64, 5,
+              {DType::f64, DType::i32, DType::i32}, 0, &of_input);
+      t.rows = &all_set;
+      t.leads = &first_set;
+      t.op.attrs.parts = nodes, t.op.attrs.experts = c.experts;
+      t.lo = {{'e', c.e.lo}, {'b', c.b.lo}, {'s', c.s.lo}};
+      t.ins[1] = leads;
+      t.ins[2] = choices;
+      return t;
+    };
+    const Trial spread = trial(Row::spread, first_set), collapse = trial(Row::collapse, all_set);
+    const auto y = spread.run_ref(), x = collapse.run_ref();
+    for (size_t i = 0; i < all.e.size(); ++i) {
+      size_t lead = 0;
+      const auto node = [&](int32_t e) { return node_of(c.e.lo + e, nodes, c.experts); };
+      while (first.b[lead] != all.b[i] || first.s[lead] != all.s[i] ||
+             node(first.e[lead]) != node(all.e[i]))
+        ++lead;
+      const auto row = static_cast<int64_t>(i), from = static_cast<int64_t>(lead);
+      for (int64_t d = 0; d < c.width; ++d)
+        ASSERT_EQ(y[0].at(row * c.width + d), spread.ins[0].at(from * c.width + d));
+    }
+    const double forth = dot(y[0], collapse.ins[0]), back = dot(spread.ins[0], x[0]);
+    EXPECT_NEAR(forth, back, 1e-12 * (1 + std::fabs(forth)));
+  }
 }
 
 TEST(Rows, DispatchAndCombine) {

@@ -92,6 +92,7 @@ struct Trial {
   std::map<char, int64_t> lo;  // of labels; others 0
   bool alias = false;          // output i lies on input i
   const RowSet* rows = nullptr;
+  const RowSet* leads = nullptr;  // see KernelCall
   int64_t round = 0;
 
   // `rule` as for Builder::op. Reals are normal; types of operands beyond `types` are `real`.
@@ -132,7 +133,8 @@ struct Trial {
     std::vector<Block> outs(op.outs.size()), inputs(ins.size());
     std::vector<Tensor> in, out;
     for (size_t i = 0; i < ins.size(); ++i) {
-      inputs[i].make(ins[i].tensor.dtype, op.in_labels[i], op.size, shift, rows);
+      inputs[i].make(ins[i].tensor.dtype, op.in_labels[i], op.size, shift,
+                     leads && op.row == Row::spread ? leads : rows);
       if (ins[i].tensor.bytes() > 0)
         std::memcpy(inputs[i].tensor.data, ins[i].tensor.data, ins[i].tensor.bytes());
       in.push_back(placed(inputs[i].tensor, op.in_labels[i]));
@@ -141,14 +143,15 @@ struct Trial {
       if (alias) {
         outs[i] = std::move(inputs[i]);
       } else {
-        outs[i].make(out_types[i], op.out_labels[i], op.size, shift, rows);
+        outs[i].make(out_types[i], op.out_labels[i], op.size, shift,
+                     leads && op.row == Row::collapse ? leads : rows);
       }
       out.push_back(placed(outs[i].tensor, op.out_labels[i]));
     }
     KernelCall call{
         .op = &op, .ins = in, .outs = out, .local = op.size, .meter = meter, .pool = pool};
     if (rows != nullptr)
-      call.rows = rows, call.e = range('e'), call.b = range('b'), call.s = range('s');
+      call.rows = rows, call.leads = leads, call.e = range('e'), call.b = range('b'), call.s = range('s');
     call.round = round;
     call.scratch_bytes = kernel.scratch ? kernel.scratch(op, op.size, real) : 0;
     std::vector<std::byte> scratch(call.scratch_bytes + 2 * kAlignment, std::byte{0xff});

@@ -525,7 +525,8 @@ struct Executor::Rank : Task, Machine {
 };
 
 Executor::Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas& arenas, Pool& pool, ExecOptions options)
-    : shared_(new Shared{program, arenas, pool, options, make_threads_communicator(program.mesh.ranks(), program.ranks_per_node)}) {
+    : shared_(new Shared{program, arenas, pool, options,
+                         make_threads_communicator(program.mesh.ranks(), program.ranks_per_node)}) {
   for (int r = 0; r < program.mesh.ranks(); ++r) ranks_.push_back(std::make_unique<Rank>(*shared_, r, std::move(plans[r])));
   shared_->comm->seal();
 }

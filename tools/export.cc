@@ -1,5 +1,6 @@
 // myriad export
 #include <memory>
+#include <optional>
 
 #include "tools/commands.h"
 #include "train/checkpoint.h"
@@ -9,14 +10,15 @@ namespace myriad {
 namespace {
 
 struct Options {
-  std::string from, out;
+  std::string from, out, dtype;
   uint64_t shard_bytes = 5'000'000'000;  // as Transformers cuts
   bool json = false;
 };
 
 int run_export(const Options& o) {
   Env env;
-  export_model(env, o.from, o.out, o.shard_bytes);
+  const auto dtype = o.dtype.empty() ? std::nullopt : std::optional(dtype_named(o.dtype));
+  export_model(env, o.from, o.out, o.shard_bytes, dtype);
   if (o.json) {
     print_json({{"folder", o.out}});
   } else {
@@ -39,10 +41,13 @@ void add_export(CLI::App& app, int& status) {
                 "Most bytes of tensors in one file (a tensor is never cut)")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  c->add_option("--dtype", o->dtype, "Weights in fp32 or bf16; default: as FROM's torch_dtype says, else fp32")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
   add_json(*c, o->json);
   add_examples(*c, {"myriad export runs/bilingual --out /tmp/model",
                     "myriad export runs/bilingual/checkpoints/step-00000100 --out /tmp/model "
-                    "--shard-bytes 1000000"});
+                    "--shard-bytes 1000000",
+                    "myriad export runs/bilingual --out /tmp/model --dtype bf16"});
   c->callback([o, &status] { status = run_export(*o); });
 }
 

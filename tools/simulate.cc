@@ -34,6 +34,10 @@ PlannedRun planned(const RunConfig& c, const Cluster& cluster, const std::string
                  .dtype = dtype};
   if (dtype.empty() && c.train.dtype == DType::f64 && cluster.device.peak_flops.count("fp64"))
     run.dtype = "fp64";
+  if (c.train.dtype == DType::bf16 && (dtype.empty() || dtype == "bf16")) {
+    run.as_computed_in_bf16 = true;
+    run.dtype = cluster.device.peak_flops.count("bf16") ? "bf16" : "fp32";  // then widened and multiplied in fp32
+  }
   return run;
 }
 
@@ -115,7 +119,7 @@ void add_simulate(CLI::App& app, int& status) {
       ->type_name("FILE");
   c->add_option(
        "--dtype", o->dtype,
-       "Prices in bf16, fp16, fp32 or fp64; default: the first of these that the device has")
+       "Prices in bf16, fp16, fp32 or fp64; default: train.dtype if it is bf16, else the first of these that the device has")
       ->check(CLI::IsMember({"bf16", "fp16", "fp32", "fp64"}));
   c->add_option("--experts", o->experts,
                 "How tokens choose experts: even, zipf:S, or the folder of a run whose last counts to "

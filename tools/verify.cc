@@ -29,7 +29,7 @@ int run_golden(const Options& o) {
                 "a case of tests/golden, for instance tests/golden/llama_gqa");
   Pool pool(0);
   const GoldenReport r =
-      verify_golden(o.folder, plan, o.dtype == "fp64" ? DType::f64 : DType::f32, pool,
+      verify_golden(o.folder, plan, dtype_named(o.dtype), pool,
                     o.kernels == "reference" ? KernelSet::ref : KernelSet::fast);
   if (o.json) {
     print_json({{"case", r.name},
@@ -65,9 +65,9 @@ void add_verify(CLI::App& app, int& status) {
       "golden", "A model under a layout against tensors that other implementations computed");
   c->add_option("FOLDER", o->folder, "A golden case (tests/golden/README.md)")->required();
   add_overrides(*c, o->overrides, "layout.tp=2");
-  c->add_option("--dtype", o->dtype, "fp32 or fp64")
+  c->add_option("--dtype", o->dtype, "fp32, fp64 or bf16")
       ->capture_default_str()
-      ->check(CLI::IsMember({"fp32", "fp64"}));
+      ->check(CLI::IsMember({"fp32", "fp64", "bf16"}));
   c->add_option("--kernels", o->kernels, "fast or reference")
       ->capture_default_str()
       ->check(CLI::IsMember({"fast", "reference"}));

@@ -26,10 +26,11 @@ struct Walk {
 constexpr int64_t kBlockBytes =
     4096;  // of partial sums: they and one source stay in the nearest cache
 
-template <class T, class Fold, class Finish>
-void reduce_as(const Boxes& boxes, T nothing, Fold fold, Finish finish) {
-  constexpr int64_t kBlock = kBlockBytes / sizeof(T);
-  T sums[kBlock];
+// Values of T are folded as S and stored as T again, rounded once.
+template <class T, class S, class Fold, class Finish>
+void reduce_as(const Boxes& boxes, S nothing, Fold fold, Finish finish) {
+  constexpr int64_t kBlock = kBlockBytes / sizeof(S);
+  S sums[kBlock];
   const int64_t width = std::min(boxes.run, kBlock),
                 height = std::max<int64_t>(1, kBlock / boxes.run);
   const size_t views = boxes.data.size();
@@ -40,14 +41,14 @@ void reduce_as(const Boxes& boxes, T nothing, Fold fold, Finish finish) {
       const int64_t columns = std::min(width, boxes.run - column);
       const auto each_row = [&](size_t view, auto&& f) {
         walk = begin;
-        T* block = sums;
+        S* block = sums;
         for (int64_t r = 0; r < rows; ++r, walk.next(), block += columns) {
           f(block, reinterpret_cast<T*>(boxes.data[view]) + walk.offset(view) + column);
         }
       };
       if (views == 1) std::fill_n(sums, rows * columns, nothing);
       for (size_t view = 1; view < views; ++view) {
-        each_row(view, [&](T* __restrict sum, const T* __restrict part) {
+        each_row(view, [&](S* __restrict sum, const T* __restrict part) {
           if (view == 1) {
             std::copy_n(part, columns, sum);
           } else {
@@ -55,9 +56,9 @@ void reduce_as(const Boxes& boxes, T nothing, Fold fold, Finish finish) {
           }
         });
       }
-      each_row(0, [&](T* __restrict sum, T* __restrict out) {
+      each_row(0, [&](S* __restrict sum, T* __restrict out) {
         for (int64_t i = 0; i < columns; ++i) finish(sum[i]);
-        std::copy_n(sum, columns, out);
+        std::transform(sum, sum + columns, out, [](const S& x) { return static_cast<T>(x); });
       });
     }
   }
@@ -65,22 +66,22 @@ void reduce_as(const Boxes& boxes, T nothing, Fold fold, Finish finish) {
 
 constexpr auto kNoFinish = [](auto&) {};
 
-template <class T>
+template <class T, class S = T>
 void sum_as(const Boxes& boxes) {
-  reduce_as<T>(
-      boxes, T{0}, [](T& sum, const T& x) { sum += x; }, kNoFinish);
+  reduce_as<T, S>(
+      boxes, S{0}, [](S& sum, const S& x) { sum += x; }, kNoFinish);
 }
 
-template <class T>
+template <class T, class S = T>
 void max_as(const Boxes& boxes) {
-  using Limits = std::numeric_limits<T>;
-  const T least = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-  reduce_as<T>(
-      boxes, least, [](T& most, const T& x) { most = std::max(most, x); }, kNoFinish);
+  using Limits = std::numeric_limits<S>;
+  const S least = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  reduce_as<T, S>(
+      boxes, least, [](S& most, const S& x) { most = std::max(most, x); }, kNoFinish);
 }
 
 void sum_exactly(const Boxes& boxes) {
-  reduce_as<ExactSum>(
+  reduce_as<ExactSum, ExactSum>(
       boxes, ExactSum{}, [](ExactSum& sum, const ExactSum& x) { sum.add(x); },
       [](ExactSum& sum) { sum.normalise(); });
 }
@@ -134,6 +135,8 @@ void reduce(const Boxes& boxes, DType dtype, Reduction reduction) {
       return sum ? sum_as<float>(boxes) : max_as<float>(boxes);
     case DType::f64:
       return sum ? sum_as<double>(boxes) : max_as<double>(boxes);
+    case DType::bf16:
+      return sum ? sum_as<Bf16, float>(boxes) : max_as<Bf16, float>(boxes);
     case DType::i32:
       return sum ? sum_as<uint32_t>(boxes) : max_as<int32_t>(boxes);  // sums wrap
     case DType::exact:

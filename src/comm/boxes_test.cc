@@ -54,6 +54,18 @@ TEST(Boxes, OrderOfASum) {
   EXPECT_EQ(parts[2], 1);
 }
 
+// 1 and 64 parts of half its last bit each: added in bf16 they would all be lost.
+TEST(Boxes, Bf16IsSummedInFloatAndRoundedOnce) {
+  std::vector<Bf16> parts(65, Bf16(0x1p-8)), out(1);
+  parts[0] = Bf16(1);
+  std::vector<View> views = {view_of(out.data(), {1}, {1})};
+  for (Bf16& part : parts) views.push_back(view_of(&part, {1}, {1}));
+  reduce(Boxes(views), DType::bf16, Reduction::sum);
+  EXPECT_EQ(float{out[0]}, 1 + 64 * 0x1p-8f);
+  reduce(Boxes({view_of(out.data(), {1}, {1}), views[2], views[1]}), DType::bf16, Reduction::max);
+  EXPECT_EQ(float{out[0]}, 1);
+}
+
 TEST(Boxes, OfNothing) {
   std::vector<double> out(3, 7);
   const View view = view_of(out.data(), {3}, {1});

@@ -38,6 +38,13 @@ double density_of(const Graph& graph, const Op& op, int routing) {
          static_cast<double>(op.size.at('e'));
 }
 
+DType first_real(const Graph& graph, const Op& op) {
+  for (int i : op.ins) {
+    if (is_real(graph[i].dtype)) return graph[i].dtype;
+  }
+  return graph.real;
+}
+
 }  // namespace
 
 std::vector<int> Builder::op(Row row, std::span<const int> ins, std::string_view rule,
@@ -49,6 +56,8 @@ std::vector<int> Builder::op(Row row, std::span<const int> ins, std::string_view
         .outs = {},
         .in_labels = {},
         .out_labels = {},
+        .in_types = {},
+        .out_types = {},
         .size = {},
         .attrs = std::move(options.attrs)};
   if (!ins.empty()) op.in_labels = split(rule.substr(0, arrow), ',');
@@ -60,6 +69,7 @@ std::vector<int> Builder::op(Row row, std::span<const int> ins, std::string_view
   for (size_t i = 0; i < ins.size(); ++i) {
     const Value& v = graph_[ins[i]];
     const std::string& labels = op.in_labels[i];
+    op.in_types.push_back(v.dtype);
     CHECK(labels.size() == v.sizes.size(), "{} \"{}\": operand {} is \"{}\"", info(row).name, rule,
           v.name, v.labels);
     for (size_t d = 0; d < labels.size(); ++d) {
@@ -82,7 +92,9 @@ std::vector<int> Builder::op(Row row, std::span<const int> ins, std::string_view
     Value v{.name = named ? options.names[o] : graph_.fresh(),
             .labels = op.out_labels[o],
             .sizes = {},
-            .dtype = o < options.dtypes.size() ? options.dtypes[o] : graph_.real};
+            .dtype = o < options.dtypes.size() ? options.dtypes[o] : first_real(graph_, op),
+            .from_state = row == Row::read || (row == Row::cast && graph_[ins[0]].from_state)};
+    op.out_types.push_back(v.dtype);
     for (char l : v.labels) v.sizes.push_back(op.size.at(l));
     if (v.labels.starts_with("ebs")) {
       v.routing = routing_of(graph_, op);
@@ -100,17 +112,18 @@ int Builder::op1(Row row, std::initializer_list<int> ins, std::string_view rule,
 }
 
 int Builder::contract(std::string_view rule, std::span<const int> ins, std::string name,
-                      double scale, uint32_t stop) {
-  return op(Row::contract, ins, rule,
-            {.names = {std::move(name)},
-             .sizes = {},
-             .attrs = {.scale = scale, .stop = stop},
-             .dtypes = {}})[0];
+                      double scale, uint32_t stop, std::optional<DType> dtype) {
+  Options options{.names = {std::move(name)},
+                  .sizes = {},
+                  .attrs = {.scale = scale, .stop = stop},
+                  .dtypes = {}};
+  if (dtype) options.dtypes = {*dtype};
+  return op(Row::contract, ins, rule, std::move(options))[0];
 }
 
 int Builder::contract(std::string_view rule, std::initializer_list<int> ins, std::string name,
-                      double scale, uint32_t stop) {
-  return contract(rule, std::span(ins.begin(), ins.size()), std::move(name), scale, stop);
+                      double scale, uint32_t stop, std::optional<DType> dtype) {
+  return contract(rule, std::span(ins.begin(), ins.size()), std::move(name), scale, stop, dtype);
 }
 
 int Builder::add(std::span<const int> ins, std::string name) {
@@ -132,6 +145,13 @@ int Builder::elementwise(Row row, std::initializer_list<int> ins, std::string na
   rule += "->" + graph_[*ins.begin()].labels;
   return op(row, std::span(ins.begin(), ins.size()), rule,
             {.names = {std::move(name)}, .sizes = {}, .attrs = std::move(attrs), .dtypes = {}})[0];
+}
+
+int Builder::cast(int x, DType to, std::string name) {
+  if (graph_[x].dtype == to) return x;
+  const std::string& labels = graph_[x].labels;
+  return op1(Row::cast, {x}, labels + "->" + labels,
+             {.names = {std::move(name)}, .sizes = {}, .attrs = {}, .dtypes = {to}});
 }
 
 int Builder::read(std::string state, std::string labels, Sizes sizes, DType dtype,

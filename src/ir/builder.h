@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +20,7 @@ class Builder {
     std::vector<std::string> names;  // of the outputs; empty: temporaries
     LabelSizes sizes;                // of labels that no operand has
     Attrs attrs;
-    std::vector<DType> dtypes;  // of the outputs; empty: the graph's real type
+    std::vector<DType> dtypes;  // of the outputs; empty: that of the first real operand, else the graph's real
   };
   // `rule` is "bsd,fd->bsf"; several outputs are parted by ';'. Throws Error naming op, rule and
   // sizes.
@@ -27,13 +28,14 @@ class Builder {
   int op1(Row row, std::initializer_list<int> ins, std::string_view rule, Options options);
 
   int contract(std::string_view rule, std::span<const int> ins, std::string name = "",
-               double scale = 1, uint32_t stop = 0);
+               double scale = 1, uint32_t stop = 0, std::optional<DType> dtype = {});
   int contract(std::string_view rule, std::initializer_list<int> ins, std::string name = "",
-               double scale = 1, uint32_t stop = 0);
+               double scale = 1, uint32_t stop = 0, std::optional<DType> dtype = {});
   int add(std::span<const int> ins, std::string name = "");
   int add(std::initializer_list<int> ins, std::string name = "");
   // First operand gives the labels of the output.
   int elementwise(Row row, std::initializer_list<int> ins, std::string name = "", Attrs attrs = {});
+  int cast(int x, DType to, std::string name = "");
   int read(std::string state, std::string labels, Sizes sizes, DType dtype, std::string name = "");
   void write(Row row, int value, std::string state);  // write or accum
   int input(std::string name, std::string labels, Sizes sizes, DType dtype);

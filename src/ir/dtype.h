@@ -4,12 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/bf16.h"
 #include "base/exact_sum.h"
 
 namespace myriad {
 
+// bf16: storage only (base/bf16.h); kernels compute in f32 or wider and round once.
 // exact: an order-free accumulator (base/exact_sum.h) that holds a sum to the last bit.
-enum class DType : uint8_t { f32, f64, i32, exact };
+enum class DType : uint8_t { f32, f64, bf16, i32, exact };
+
+constexpr bool is_real(DType t) { return t == DType::f32 || t == DType::f64 || t == DType::bf16; }
 
 constexpr size_t size_of(DType t) {
   switch (t) {
@@ -17,6 +21,8 @@ constexpr size_t size_of(DType t) {
       return 4;
     case DType::f64:
       return 8;
+    case DType::bf16:
+      return 2;
     case DType::i32:
       return 4;
     case DType::exact:
@@ -31,6 +37,8 @@ constexpr const char* name_of(DType t) {
       return "f32";
     case DType::f64:
       return "f64";
+    case DType::bf16:
+      return "bf16";
     case DType::i32:
       return "i32";
     case DType::exact:

@@ -43,6 +43,7 @@ struct Value {
   int heading = -1;      // an unnamed contribution to the gradient of that value
   int routing = -1;      // of a sparse value: the choices "bsj" (-1: none) that define its rows
   double density = 1;    // of a sparse value: expected share of pairs that exist; of choices: of those that are some
+  bool from_state = false;  // what is read from a state, and its cast: its gradient has the state's type
   bool sparse() const { return routing >= 0; }
   bool temporary() const { return name[0] == '%'; }
 };
@@ -51,6 +52,7 @@ enum class Row : uint8_t {
   contract,      // any einsum of 1 to 4 operands, times attrs.scale
   broadcast,     // "bs->bsd"
   add,           // n-ary, equal labels
+  cast,          // to another real type; narrowing rounds to nearest, ties to even
   rsqrt,         // (a x + b)^-1/2
   recip,         // 1 / x
   log,
@@ -125,6 +127,7 @@ struct Op {
   Row row;
   std::vector<int> ins, outs;  // values
   std::vector<std::string> in_labels, out_labels;
+  std::vector<DType> in_types, out_types;
   LabelSizes size;  // global size of every label of the op
   Attrs attrs;
   int part = 0;     // of its piece, see Piece::loop_part
@@ -139,7 +142,10 @@ struct Body {
 
 struct Graph {
   std::vector<Value> values;
-  DType real = DType::f32;  // of parameters and activations
+  DType real = DType::f32;        // of states, scalars, statistics, losses and routing
+  DType activation = DType::f32;  // of what flows through a model, and of its gradients
+
+  DType gradient_type(int value) const { return values[value].from_state ? real : values[value].dtype; }
 
   int add(Value v);                      // CHECKs that the name is new
   int find(std::string_view name) const;  // -1: none

@@ -173,6 +173,8 @@ Op parse_op(Line& line, const Graph& graph) {
   const Line at_rule = line;
   parse_rule(line, op);
   line.parenthesised([&] { op.ins.push_back(value()); });
+  for (int i : op.ins) op.in_types.push_back(graph[i].dtype);
+  for (int o : op.outs) op.out_types.push_back(graph[o].dtype);
   if (op.ins.empty() && op.in_labels == std::vector<std::string>{""}) op.in_labels.clear();
   if (op.in_labels.size() != op.ins.size())
     at_rule.fail(fmt::format("a rule with {} operands", op.ins.size()));

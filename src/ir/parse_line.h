@@ -195,7 +195,7 @@ E named(Line& line, std::initializer_list<E> all, std::string_view what) {
 }
 
 inline DType parse_dtype(Line& line) {
-  return named(line, {DType::f32, DType::f64, DType::i32, DType::exact}, "a type");
+  return named(line, {DType::f32, DType::f64, DType::bf16, DType::i32, DType::exact}, "a type");
 }
 
 // The lines, one after the other; behind the last one a line that is done.

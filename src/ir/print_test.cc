@@ -393,7 +393,7 @@ TEST(Parse, Refusals) {
       {"dp 2,", "dp 2",
        "line 2: expected the end of the line, found \"cp 1, tg 2 price 0.5, tr 3 price 8\""},
       {"graph 0 f32", "graph 1 f32", "line 4: expected graph 0, found \"1 f32\""},
-      {"graph 0 f32", "graph 0 f16", "line 4: expected a type: f32 f64 i32 exact, found \"f16\""},
+      {"graph 0 f32", "graph 0 f16", "line 4: expected a type: f32 f64 bf16 i32 exact, found \"f16\""},
       {"4,24,48 f32", "4,24 f32",
        "line 5: expected a size for each label, found \"x \"bsd\" 4,24 f32\""},
       {"value q.w", "value x", "line 6: expected a new name, found \"x \"grhd\" 2,3,8,48 f32\""},

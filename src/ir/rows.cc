@@ -19,6 +19,10 @@ Masks each(const Op& op) {
   for (size_t i = 0; i < op.ins.size(); ++i) m.push_back(1u << i);
   return m;
 }
+// A sum of rounded parts is not the rounded sum.
+Masks widening(const Op& op) {
+  return size_of(op.out_types[0]) > size_of(op.in_types[0]) ? Masks{1} : Masks{};
+}
 template <int I>
 Masks operand(const Op&) { return {1u << I}; }
 
@@ -64,8 +68,8 @@ double attention_grad_work(const Op&, const LabelSizes& local) {
 using Grads = std::vector<int>;
 using DOuts = std::span<const int>;
 
-Builder::Options with(Attrs attrs, LabelSizes sizes = {}) {
-  return {.names = {}, .sizes = std::move(sizes), .attrs = std::move(attrs), .dtypes = {}};
+Builder::Options with(Attrs attrs, LabelSizes sizes = {}, std::vector<DType> dtypes = {}) {
+  return {.names = {}, .sizes = std::move(sizes), .attrs = std::move(attrs), .dtypes = std::move(dtypes)};
 }
 
 // d of operand i of a product: the product of dY with the others, summed over what operand i lacks; labels that only operand
@@ -97,7 +101,8 @@ Grads product_grad(Builder& b, const Op& op, int d, const std::string& y) {
     for (char l : op.in_labels[i]) {
       if (have.find(l) != std::string::npos) kept += l;
     }
-    int x = b.contract(rule + "->" + kept, ins, "", op.attrs.scale);
+    const DType type = b.graph().gradient_type(op.ins[i]);
+    int x = b.contract(rule + "->" + kept, ins, "", op.attrs.scale, 0, type);
     if (kept != op.in_labels[i]) {
       x = b.op1(Row::broadcast, {x}, kept + "->" + op.in_labels[i], with({}, op.size));
     }
@@ -108,8 +113,9 @@ Grads product_grad(Builder& b, const Op& op, int d, const std::string& y) {
 Grads contract_grad(Builder& b, const Op& op, DOuts d) { return product_grad(b, op, d[0], op.out_labels[0]); }
 Grads sum_exact_grad(Builder& b, const Op& op, DOuts d) { return product_grad(b, op, d[0], ""); }
 Grads broadcast_grad(Builder& b, const Op& op, DOuts d) {
-  return {b.contract(op.out_labels[0] + "->" + op.in_labels[0], {d[0]})};
+  return {b.contract(op.out_labels[0] + "->" + op.in_labels[0], {d[0]}, "", 1, 0, b.graph().gradient_type(op.ins[0]))};
 }
+Grads cast_grad(Builder& b, const Op& op, DOuts d) { return {b.cast(d[0], b.graph().gradient_type(op.ins[0]))}; }
 Grads add_grad(Builder&, const Op& op, DOuts d) { return Grads(op.ins.size(), d[0]); }
 std::string repeat(const std::string& l, int n) {
   std::string rule = l;
@@ -137,7 +143,7 @@ Grads sum_exp_grad(Builder& b, const Op& op, DOuts d) {
 template <Row Back>
 Grads turn_back(Builder& b, const Op& op, DOuts d) {
   const std::string rule = op.out_labels[0] + "," + op.in_labels[1] + "->" + op.in_labels[0];
-  return {b.op1(Back, {d[0], op.ins[1]}, rule, with({}, op.size)), -1};
+  return {b.op1(Back, {d[0], op.ins[1]}, rule, with({}, op.size, {b.graph().gradient_type(op.ins[0])})), -1};
 }
 Grads rope_grad(Builder& b, const Op& op, DOuts d) {
   Attrs attrs = op.attrs;
@@ -163,7 +169,8 @@ Grads attention_grad(Builder& b, const Op& op, DOuts d) {
                                        l[3], l[4], l[5], l[6], l[0], l[1], l[2]);
   const int ins[] = {op.ins[0], op.ins[1], op.ins[2], op.outs[0], op.outs[1],
                      d[0], op.ins[3], op.ins[4], op.ins[5], op.ins[6]};
-  Grads g = b.op(Row::attention_grad, ins, rule, with({.scale = op.attrs.scale}));
+  Grads g = b.op(Row::attention_grad, ins, rule,
+                 with({.scale = op.attrs.scale}, {}, {op.in_types[0], op.in_types[1], op.in_types[2]}));
   g.resize(7, -1);
   return g;
 }
@@ -184,6 +191,7 @@ const RowInfo kTable[] = {
     {.row = Row::contract, .name = "contract", .linear = each, .whole = nothing, .work = contract_work, .gradient = contract_grad, .engine = Engine::matrix},
     {.row = Row::broadcast, .name = "broadcast", .linear = together, .whole = nothing, .work = no_work, .gradient = broadcast_grad},
     {.row = Row::add, .name = "add", .linear = together, .whole = nothing, .work = add_work, .gradient = add_grad},
+    {.row = Row::cast, .name = "cast", .linear = widening, .whole = nothing, .work = no_work, .gradient = cast_grad},
     {.row = Row::rsqrt, .name = "rsqrt", .linear = none, .whole = nothing, .work = per_output<3>, .gradient = rsqrt_grad},
     {.row = Row::recip, .name = "recip", .linear = none, .whole = nothing, .work = per_output<1>, .gradient = recip_grad},
     {.row = Row::log, .name = "log", .linear = none, .whole = nothing, .work = per_output<1>, .gradient = log_grad},

@@ -43,36 +43,47 @@ void parallel_blocks(Pool* pool, int64_t n, int64_t weight, F&& f) {
 // f(T()) with T the C++ type of a real dtype.
 template <class F>
 void by_real(DType t, F&& f) {
-  CHECK(t == DType::f32 || t == DType::f64, "dtype is {}", name_of(t));
+  CHECK(is_real(t), "dtype is {}", name_of(t));
   if (t == DType::f32) {
     f(float());
-  } else {
+  } else if (t == DType::f64) {
     f(double());
+  } else {
+    f(Bf16());
   }
 }
 
-// Value of a scalar of any real dtype.
-inline double scalar(const Tensor& t) {
-  return t.dtype == DType::f32 ? *t.as<float>() : *t.as<double>();
+// The same of two.
+template <class F>
+void by_reals(DType t, DType u, F&& f) {
+  by_real(t, [&](auto a) { by_real(u, [&](auto b) { f(a, b); }); });
 }
+
+// An element of any real dtype.
+inline double real_at(const Tensor& t, int64_t i) {
+  if (t.dtype == DType::f32) return static_cast<double>(t.as<float>()[i]);
+  return t.dtype == DType::f64 ? t.as<double>()[i] : static_cast<double>(t.as<Bf16>()[i]);
+}
+inline double scalar(const Tensor& t) { return real_at(t, 0); }
 
 // Every real tensor is f32.
 inline bool all_f32(const KernelCall& call) {
   for (const auto& tensors : {call.ins, call.outs}) {
     for (const Tensor& t : tensors) {
-      if (t.dtype == DType::f64) return false;
+      if (t.dtype == DType::f64 || t.dtype == DType::bf16) return false;
     }
   }
   return true;
 }
 
-// The same for a contract or broadcast, whose scalar operands may have another type (they join the
-// scale).
-inline bool rows_are_f32(const KernelCall& call) {
-  for (const Tensor& t : call.ins) {
-    if (t.dims > 0 && t.dtype != DType::f32) return false;
+// No tensor is f64, but for scalars that join the scale of a contract or broadcast.
+inline bool no_f64(const KernelCall& call) {
+  for (const auto& tensors : {call.ins, call.outs}) {
+    for (const Tensor& t : tensors) {
+      if (t.dims > 0 && t.dtype == DType::f64) return false;
+    }
   }
-  return call.outs[0].dtype == DType::f32;
+  return call.outs[0].dtype != DType::f64;
 }
 
 }  // namespace myriad

@@ -42,7 +42,7 @@ void accumulate(const Tensor& dst, const Tensor& src, Meter& meter, Pool* pool) 
     parallel_blocks(pool, n, 1, [&](int64_t lo, int64_t hi) {
       T* d = dst.as<T>();
       const T* s = src.as<T>();
-      for (int64_t i = lo; i < hi; ++i) d[i] += s[i];
+      for (int64_t i = lo; i < hi; ++i) d[i] = static_cast<T>(d[i] + s[i]);
     });
   });
 }

@@ -58,6 +58,8 @@ struct Block {
         return tensor.as<float>()[i];
       case DType::f64:
         return tensor.as<double>()[i];
+      case DType::bf16:
+        return static_cast<double>(tensor.as<Bf16>()[i]);
       case DType::i32:
         return tensor.as<int32_t>()[i];
       case DType::exact:
@@ -72,6 +74,9 @@ struct Block {
         break;
       case DType::f64:
         tensor.as<double>()[i] = x;
+        break;
+      case DType::bf16:
+        tensor.as<Bf16>()[i] = Bf16(x);
         break;
       case DType::i32:
         tensor.as<int32_t>()[i] = static_cast<int32_t>(x);
@@ -148,6 +153,7 @@ struct Trial {
       }
       out.push_back(placed(outs[i].tensor, op.out_labels[i]));
     }
+    const Op op = typed();
     KernelCall call{
         .op = &op, .ins = in, .outs = out, .local = op.size, .meter = meter, .pool = pool};
     if (rows != nullptr)
@@ -171,7 +177,14 @@ struct Trial {
     return {from, from + op.size.at(label)};
   }
   std::vector<Block> run_ref() const { return run(choose(op, op.size, real, KernelSet::ref)); }
-  const KernelChoice& fast() const { return choose(op, op.size, real, KernelSet::fast); }
+  const KernelChoice& fast() const { return choose(typed(), op.size, real, KernelSet::fast); }
+  // The op with the types of its tensors.
+  Op typed() const {
+    Op o = op;
+    for (const Block& b : ins) o.in_types.push_back(b.tensor.dtype);
+    o.out_types = out_types;
+    return o;
+  }
 
  private:
   Tensor placed(Tensor t, const std::string& labels) const {

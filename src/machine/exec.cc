@@ -99,6 +99,7 @@ bool all_finite(const Tensor& t) {
   const auto finite = [n](const auto* x) { return std::all_of(x, x + n, [](auto e) { return std::isfinite(e); }); };
   if (t.dtype == DType::f32) return finite(t.as<float>());
   if (t.dtype == DType::f64) return finite(t.as<double>());
+  if (t.dtype == DType::bf16) return std::all_of(t.as<Bf16>(), t.as<Bf16>() + n, [](float e) { return std::isfinite(e); });
   if (t.dtype == DType::exact) return std::all_of(t.as<ExactSum>(), t.as<ExactSum>() + n, [](const ExactSum& e) { return e.bad == 0; });
   return true;
 }

@@ -29,6 +29,8 @@ double element(const Tensor& t, int64_t i) {
       return t.as<float>()[i];
     case DType::f64:
       return t.as<double>()[i];
+    case DType::bf16:
+      return static_cast<double>(t.as<Bf16>()[i]);
     case DType::i32:
       return t.as<int32_t>()[i];
     case DType::exact:

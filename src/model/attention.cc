@@ -80,7 +80,7 @@ int emit_attention(Emitter& e, int x) {
   const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
   const int o =
       e.b.op(Row::attention, ins, "bsgrh,btgh,btgu,bs,bt,bs,bt->bsgru;bsgr",
-             {.names = {"o", "lse"}, .sizes = {}, .attrs = {.scale = scale}, .dtypes = {}})[0];
+             {.names = {"o", "lse"}, .sizes = {}, .attrs = {.scale = scale}, .dtypes = {e.b.graph().activation, e.b.graph().real}})[0];
   const int wo =
       e.matrix("o.w", "dgru", {c.hidden, c.kv_heads, r, c.head_dim},
                e.in_layer(tele ? "self_attention.dense.weight" : "self_attn.o_proj.weight"),

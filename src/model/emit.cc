@@ -14,20 +14,25 @@ Emitter::Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t 
       sequence(sequence),
       piece_(piece) {}
 
-int Emitter::weight(Param param) {
-  const int v = b.read("p:" + param.name, param.labels, param.sizes, piece_.graph.real, param.name);
+// The cast has the name: rules that speak of a weight mean what is computed with, so that it is moved after it was made narrower.
+int Emitter::weight(Param param, std::optional<DType> used_as) {
+  const DType type = used_as.value_or(piece_.graph.activation);
+  const bool as_it_is = type == piece_.graph.real;
+  const int v = b.read("p:" + param.name, param.labels, param.sizes, piece_.graph.real, as_it_is ? param.name : "");
+  const int w = b.cast(v, type, as_it_is ? "" : param.name);
   piece_.params.push_back(std::move(param));
-  return v;
+  return w;
 }
 
 int Emitter::matrix(std::string name, std::string labels, Sizes sizes, std::string published,
-                    double scale) {
+                    double scale, std::optional<DType> used_as) {
   return weight({.name = std::move(name),
                  .labels = std::move(labels),
                  .sizes = std::move(sizes),
                  .published = std::move(published),
                  .init = Init::normal,
-                 .std = config.initializer_range * scale});
+                 .std = config.initializer_range * scale},
+                used_as);
 }
 
 int Emitter::bias(const std::string& name, std::string labels, Sizes sizes,
@@ -52,7 +57,7 @@ int Emitter::norm(int x, std::string name, std::string published) {
                         .sizes = {n},
                         .published = std::move(published),
                         .init = Init::ones});
-  const int squares = b.contract(all + "," + all + "->" + rest, {x, x});
+  const int squares = b.contract(all + "," + all + "->" + rest, {x, x}, "", 1, 0, b.graph().real);
   const int r = b.elementwise(Row::rsqrt, {squares}, "",
                               {.a = 1 / static_cast<double>(n), .b = config.norm_eps});
   return b.contract(all + "," + rest + "," + last + "->" + all, {x, r, w}, std::move(name));
@@ -63,7 +68,7 @@ int Emitter::tokens(std::string name) {
 }
 
 int Emitter::hidden(std::string name) {
-  return b.input(std::move(name), "bsd", {rows, sequence, config.hidden}, piece_.graph.real);
+  return b.input(std::move(name), "bsd", {rows, sequence, config.hidden}, piece_.graph.activation);
 }
 
 int Emitter::scalar(std::string name) {
@@ -72,6 +77,10 @@ int Emitter::scalar(std::string name) {
 
 Builder::Options Emitter::named(std::string name) const {
   return {.names = {std::move(name)}, .sizes = {}, .attrs = {}, .dtypes = {}};
+}
+
+Builder::Options Emitter::real(std::string name) const {
+  return {.names = {std::move(name)}, .sizes = {}, .attrs = {}, .dtypes = {piece_.graph.real}};
 }
 
 int Emitter::exact_sum(int x, std::string name, std::string state) {
@@ -103,17 +112,18 @@ namespace {
 
 struct Sizing {
   int64_t rows, sequence;
-  DType real;
+  DType dtype;
 };
 
-Piece empty_piece(const char* name, DType real) {
+Piece empty_piece(const char* name, DType dtype) {
   Piece p{.name = name};
-  p.graph.real = real;
+  p.graph.real = state_type(dtype);
+  p.graph.activation = dtype;
   return p;
 }
 
 Piece embedding_piece(const ModelConfig& c, const Sizing& size) {
-  Piece p = empty_piece("emb", size.real);
+  Piece p = empty_piece("emb", size.dtype);
   Emitter e(p, c, size.rows, size.sequence);
   if (e.gpt2()) {
     p.forward.outputs = {emit_gpt2_embedding(e)};
@@ -129,7 +139,7 @@ Piece embedding_piece(const ModelConfig& c, const Sizing& size) {
 }
 
 Piece layer_piece(const ModelConfig& c, const Sizing& size) {
-  Piece p = empty_piece("layer", size.real);
+  Piece p = empty_piece("layer", size.dtype);
   Emitter e(p, c, size.rows, size.sequence);
   const int x = e.hidden("x");
   p.forward.outputs = {e.gpt2() ? emit_gpt2_mlp(e, emit_gpt2_attention(e, x))
@@ -138,7 +148,7 @@ Piece layer_piece(const ModelConfig& c, const Sizing& size) {
 }
 
 Piece expert_piece(const ModelConfig& c, const Sizing& size) {
-  Piece p = empty_piece("moe", size.real);
+  Piece p = empty_piece("moe", size.dtype);
   p.loop_part = 1;
   Emitter e(p, c, size.rows, size.sequence);
   const int x1 = emit_attention(e, e.hidden("x"));
@@ -151,10 +161,10 @@ Piece expert_piece(const ModelConfig& c, const Sizing& size) {
 void emit_loss(Emitter& e, int logits) {
   Builder& b = e.b;
   const int targets = e.tokens("targets");
-  const int m = b.op1(Row::max_stop, {logits}, "bsv->bs", e.named("m"));
-  const int s = b.op1(Row::sum_exp, {logits, m}, "bsv,bs->bs", e.named("s"));
+  const int m = b.op1(Row::max_stop, {logits}, "bsv->bs", e.real("m"));
+  const int s = b.op1(Row::sum_exp, {logits, m}, "bsv,bs->bs", e.real("s"));
   const int lse = b.add({b.elementwise(Row::log, {s}), m}, "lse");
-  const int t = b.op1(Row::pick, {logits, targets}, "bsv,bs->bs", e.named("t"));
+  const int t = b.op1(Row::pick, {logits, targets}, "bsv,bs->bs", e.real("t"));
   const int nll = b.add({lse, b.contract("bs->bs", {t}, "", -1)}, "nll");
   const int ok = b.elementwise(Row::valid, {targets}, "ok");
   Builder::Options sum = e.named("loss");
@@ -165,7 +175,7 @@ void emit_loss(Emitter& e, int logits) {
 }
 
 Piece head_piece(const ModelConfig& c, const Sizing& size) {
-  Piece p = empty_piece("head", size.real);
+  Piece p = empty_piece("head", size.dtype);
   Emitter e(p, c, size.rows, size.sequence);
   const bool tele = e.telechat();
   const int x = e.hidden("x");
@@ -190,11 +200,12 @@ Piece head_piece(const ModelConfig& c, const Sizing& size) {
 
 }  // namespace
 
-Pieces emit_model(const ModelConfig& config, int64_t rows, int64_t sequence, DType real,
+Pieces emit_model(const ModelConfig& config, int64_t rows, int64_t sequence, DType dtype,
                   const OptimizerConfig& optimizer, int64_t step_rows) {
   CHECK(rows >= 1 && sequence >= 1, "{} rows of {} tokens", rows, sequence);
-  CHECK(real == DType::f32 || real == DType::f64, "real is {}", name_of(real));
-  const Sizing size{rows, sequence, real};
+  CHECK(is_real(dtype), "dtype is {}", name_of(dtype));
+  const DType real = state_type(dtype);
+  const Sizing size{rows, sequence, dtype};
   Pieces all{.rows = rows, .sequence = sequence};
   const auto add = [&](Piece p) {
     all.pieces.push_back(std::move(p));

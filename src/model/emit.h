@@ -18,15 +18,18 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+// Of parameters, moments, gradient sums, statistics and losses, where activations are of `dtype`: never narrower than f32.
+constexpr DType state_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
 // Pieces "emb", "layer" (if there are dense layers), "moe" (if there are expert layers), "head",
 // then "tied" (if the head uses the embedding's weight) and "finish", see ir/pieces.h. Sizes are
 // those of one micro-batch of the whole model: `rows` sequences of `sequence` tokens; a step is
-// `step_rows` of them (0: as many), which only the update of correction biases asks for. `real` is
-// the type of parameters and activations. Inputs, by name:
+// `step_rows` of them (0: as many), which only the update of correction biases asks for. `dtype` is
+// the type of activations and products; real, below, is state_type(dtype). Inputs, by name:
 //
 //   ids, targets, pos, doc   i32 "bs": token, next token (negative: no loss), position in its
 //                            document, document number
-//   x                        real "bsd", of layer, moe and head
+//   x                        dtype "bsd", of layer, moe and head
 //   inv_n                    real, of head: 1 / number of targets in the step, gradient of "loss"
 //   balance_coef, z_coef     real, of moe: the coefficient / number of micro-batches in the step,
 //                            gradients of "aux" and "zloss"
@@ -37,7 +40,7 @@ struct OptimizerConfig {
 // and, if their coefficients are not 0, "aux" and "zloss": the plain router losses, summed over
 // expert layers and micro-batches. An expert layer counts in state "c:counts" (real "x") the
 // choices that each expert got in the step, dropped ones too.
-Pieces emit_model(const ModelConfig& config, int64_t rows, int64_t sequence, DType real,
+Pieces emit_model(const ModelConfig& config, int64_t rows, int64_t sequence, DType dtype,
                   const OptimizerConfig& optimizer, int64_t step_rows = 0);
 
 }  // namespace myriad

@@ -1,6 +1,7 @@
 // The parts that emit_model puts together; used inside model/ only.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,9 +23,10 @@ class Emitter {
 
   // A parameter, noted in the piece, and read. Published names come without the layer's prefix,
   // which in_layer adds.
-  int weight(Param param);
+  // used_as: the type it is computed with; none: that of activations.
+  int weight(Param param, std::optional<DType> used_as = {});
   int matrix(std::string name, std::string labels, Sizes sizes, std::string published,
-             double scale = 1);
+             double scale = 1, std::optional<DType> used_as = {});
   // A bias NAME of these labels, spread over b and s as NAME.spread: where that is wanted, not whole.
   int bias(const std::string& name, std::string labels, Sizes sizes, std::string published);
   // Layer norm over d (Ba et al. 2016, arXiv:1607.06450), weight NAME.w, bias NAME.b; published
@@ -34,9 +36,10 @@ class Emitter {
   // arXiv:1910.07467).
   int norm(int x, std::string name, std::string published);
   int tokens(std::string name);                    // an i32 input "bs"
-  int hidden(std::string name);                    // a real input "bsd"
+  int hidden(std::string name);                    // an input "bsd" of activations
   int scalar(std::string name);                    // a real input ""
   Builder::Options named(std::string name) const;  // of one output
+  Builder::Options real(std::string name) const;   // of one output of the graph's real type: a statistic, a part of the loss
   // The sum of a real value over all its labels, exactly, added to the state; named and returned.
   int exact_sum(int x, std::string name, std::string state);
   std::string in_layer(std::string_view published) const;

@@ -16,12 +16,12 @@ int Emitter::layer_norm(int x, const std::string& name, const std::string& publi
                         .sizes = {d},
                         .published = published + ".weight",
                         .init = Init::ones});
-  const int minus_mean = b.contract("bsd->bs", {x}, "", -1 / n);
+  const int minus_mean = b.contract("bsd->bs", {x}, "", -1 / n, 0, b.graph().real);
   const int spread =
       b.op1(Row::broadcast, {minus_mean}, "bs->bsd",
-            {.names = {name + ".mean"}, .sizes = {"d", {d}}, .attrs = {}, .dtypes = {}});
+            {.names = {name + ".mean"}, .sizes = {"d", {d}}, .attrs = {}, .dtypes = {b.graph()[x].dtype}});
   const int centred = b.add({x, spread}, name + ".c");
-  const int squares = b.contract("bsd,bsd->bs", {centred, centred});
+  const int squares = b.contract("bsd,bsd->bs", {centred, centred}, "", 1, 0, b.graph().real);
   const int r = b.elementwise(Row::rsqrt, {squares}, "", {.a = 1 / n, .b = config.norm_eps});
   const int scaled = b.contract("bsd,bs,d->bsd", {centred, r, w}, name + ".s");
   return b.add({scaled, bias(name + ".b", "d", {d}, published + ".bias")}, name);
@@ -55,7 +55,7 @@ int emit_gpt2_attention(Emitter& e, int x) {
   const double scale = 1 / std::sqrt(static_cast<double>(h));
   const int o =
       b.op(Row::attention, ins, "bsgrh,btgh,btgu,bs,bt,bs,bt->bsgru;bsgr",
-           {.names = {"o", "lse"}, .sizes = {}, .attrs = {.scale = scale}, .dtypes = {}})[0];
+           {.names = {"o", "lse"}, .sizes = {}, .attrs = {.scale = scale}, .dtypes = {e.b.graph().activation, e.b.graph().real}})[0];
   const int wo =
       e.matrix("o.w", "grud", {g, 1, h, d}, e.in_layer("attn.c_proj.weight"), e.residual_scale());
   const int out = b.contract("bsgru,grud->bsd", {o, wo}, "ao");

@@ -38,9 +38,9 @@ Builder::Options integers(std::string name, LabelSizes sizes, Attrs attrs) {
 
 Routing emit_router(Emitter& e, int xn, const std::string& block) {
   const MoeConfig& m = e.config.moe;
-  const int w =
-      e.matrix("router.w", "xd", {m.experts, e.config.hidden}, e.in_layer(block + ".gate.weight"));
-  const int z = e.b.contract("bsd,xd->bsx", {xn, w}, "rz");
+  const DType real = e.b.graph().real;  // narrower scores would choose other experts
+  const int w = e.matrix("router.w", "xd", {m.experts, e.config.hidden}, e.in_layer(block + ".gate.weight"), 1, real);
+  const int z = e.b.contract("bsd,xd->bsx", {xn, w}, "rz", 1, 0, real);
   const int scores =
       e.b.elementwise(m.scores == Scores::sigmoid ? Row::sigmoid : Row::softmax, {z}, "rp");
   std::vector<int> ins = {scores};
@@ -50,7 +50,8 @@ Routing emit_router(Emitter& e, int xn, const std::string& block) {
                             .sizes = {m.experts},
                             .published = e.in_layer(block + ".gate.e_score_correction_bias"),
                             .init = Init::zeros,
-                            .trained = false}));
+                            .trained = false},
+                           real));
   }
   Attrs attrs{.k = m.top_k};
   if (m.groups > 1) {

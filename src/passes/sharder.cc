@@ -356,6 +356,9 @@ std::string Sharder::key_of(const Op& op) {
   for (const auto& l : op.in_labels) key += l + ',';
   for (const auto& l : op.out_labels) key += l + ';';
   for (int64_t n : op.size.sizes) append(key, n);
+  for (const auto* types : {&op.in_types, &op.out_types}) {
+    for (DType t : *types) key += static_cast<char>(t);
+  }
   key += op.attrs.label;
   key += op.attrs.to;
   for (int i : op.ins) {
@@ -438,6 +441,7 @@ Op Sharder::sum_alike_first(const Op& op) {
     part.ins = members;
     part.outs = {t};
     part.in_labels.resize(members.size());
+    part.in_types.resize(members.size());
     Step step{.kind = StepKind::run, .op = static_cast<int>(out_.ops.size())};
     for (char l : part.size.labels) step.cuts.push_back(layout.cuts[op.out_labels[0].find(l)]);
     for (int i : members) step.ins.push_back(get(i, layout));
@@ -448,6 +452,7 @@ Op Sharder::sum_alike_first(const Op& op) {
     rest.ins.push_back(t);
   }
   rest.in_labels.resize(rest.ins.size());
+  rest.in_types.resize(rest.ins.size());
   return rest;
 }
 

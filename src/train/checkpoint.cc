@@ -270,17 +270,21 @@ fs::path model_folder(const fs::path& from) {
   return has ? from : find_checkpoint(from);
 }
 
-std::vector<TensorSource> fp32_sources(const std::vector<SafeTensors>& files,
-                                       const ModelConfig& model) {
+std::vector<TensorSource> weight_sources(const std::vector<SafeTensors>& files, const ModelConfig& model,
+                                         DType dtype) {
+  const bool narrow = dtype == DType::bf16;
   std::vector<TensorSource> out;
   int64_t elements = 0;
   for (const SafeTensors& file : files) {
     for (const std::string& name : file.names()) {
       if (model.tied && name == "lm_head.weight") continue;  // a copy of the embedding
       out.push_back({.name = name,
-                     .type = Stored::f32,
+                     .type = narrow ? Stored::bf16 : Stored::f32,
                      .shape = file.info(name).shape,
-                     .bytes = [&file, name] { return stored<float>(file.doubles(name)); }});
+                     .bytes = [&file, name, narrow] {
+                       const std::vector<double> x = file.doubles(name);
+                       return narrow ? stored<Bf16>(x) : stored<float>(x);
+                     }});
       elements += file.info(name).elements();
     }
   }
@@ -301,11 +305,21 @@ Outcome put(Env& env, const fs::path& path, const std::string& text) {
   return file.finish();
 }
 
-Outcome write_export(Env& env, const fs::path& source, const fs::path& out, uint64_t shard_bytes) {
+// Of a published folder: what it says itself (Transformers 5 calls it dtype).
+DType published_type(const json& config) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    if (config.contains(key) && config[key] == "bfloat16") return DType::bf16;
+  }
+  return DType::f32;
+}
+
+Outcome write_export(Env& env, const fs::path& source, const fs::path& out, uint64_t shard_bytes,
+                     std::optional<DType> asked) {
   const ModelConfig model = read_model_config(source / "config.json");
   json config = write_config(model), generation = {{"_from_model_config", true}};
-  config["torch_dtype"] = "float32";
   const json before = json::parse(read_file(source / "config.json"));
+  const DType dtype = asked.value_or(published_type(before));
+  config["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
   std::vector<std::pair<std::string, std::string>> tokenizer;
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
     if (fs::exists(source / name)) tokenizer.emplace_back(name, read_file(source / name));
@@ -325,7 +339,7 @@ Outcome write_export(Env& env, const fs::path& source, const fs::path& out, uint
   const std::string generation_text =
       fs::exists(published) ? read_file(published) : generation.dump(2) + "\n";
   const std::vector<SafeTensors> weights = open_shards(source);
-  Outcome o = write_shards(env, out, fp32_sources(weights, model), shard_bytes);
+  Outcome o = write_shards(env, out, weight_sources(weights, model, dtype), shard_bytes);
   if (o.ok()) o = put(env, out / "config.json", config.dump(2) + "\n");
   if (o.ok()) o = put(env, out / "generation_config.json", generation_text);
   for (const auto& [name, bytes] : tokenizer) {
@@ -336,7 +350,8 @@ Outcome write_export(Env& env, const fs::path& source, const fs::path& out, uint
 
 }  // namespace
 
-void export_model(Env& env, const fs::path& from, const fs::path& given, uint64_t shard_bytes) {
+void export_model(Env& env, const fs::path& from, const fs::path& given, uint64_t shard_bytes,
+                  std::optional<DType> dtype) {
   const fs::path source = model_folder(from),
                  out = given.has_filename() ? given : given.parent_path(),
                  part = out.string() + ".part";
@@ -347,7 +362,7 @@ void export_model(Env& env, const fs::path& from, const fs::path& given, uint64_
   Outcome o = env.remove(part);
   if (o.ok()) o = env.make_folder(part);
   try {
-    if (o.ok()) o = write_export(env, source, part, shard_bytes);
+    if (o.ok()) o = write_export(env, source, part, shard_bytes, dtype);
   } catch (...) {
     fs::remove_all(part, failed);
     throw;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,9 @@ void check_same_run(const Manifest& saved, const Manifest& now,
 std::string metrics_up_to(const std::string& lines, int64_t step);
 
 // A Hugging Face folder from a run, a checkpoint or another such folder; out must not exist or be
-// empty, and appears whole. Weights in fp32. Throws Error or Failure.
+// empty, and appears whole. Weights in `dtype`, f32 or bf16; none: bf16 where `from` is a folder
+// that says so (torch_dtype), else f32. Throws Error or Failure.
 void export_model(Env& env, const std::filesystem::path& from, const std::filesystem::path& out,
-                  uint64_t shard_bytes);
+                  uint64_t shard_bytes, std::optional<DType> dtype = {});
 
 }  // namespace myriad

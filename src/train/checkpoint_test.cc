@@ -95,7 +95,7 @@ class Resume : public testing::Test {
 };
 
 TEST_F(Resume, GivesTheSameBits) {
-  for (const char* dtype : {"train.dtype=fp32", "train.dtype=fp64"}) {
+  for (const char* dtype : {"train.dtype=fp32", "train.dtype=fp64", "train.dtype=bf16"}) {
     const RunConfig c = config({dtype});
     const std::string whole = std::string("whole") + dtype, parts = std::string("parts") + dtype;
     EXPECT_TRUE(run(c, whole.c_str()).ok());
@@ -212,6 +212,29 @@ TEST_F(Resume, ExportIsStable) {
   EXPECT_EQ(read_file(folder_ / "one/model.safetensors"),
             read_file(folder_ / "third/model.safetensors"));
   EXPECT_EQ(read_file(folder_ / "one/tokenizer.json"), read_file(folder_ / "third/tokenizer.json"));
+}
+
+// Rounded once, said in config.json, and stable from there on.
+TEST_F(Resume, ExportInBf16) {
+  run(config({"train.dtype=bf16"}), "out");
+  Env env;
+  export_model(env, folder_ / "out", folder_ / "wide", 1 << 30);
+  export_model(env, folder_ / "out", folder_ / "narrow", 1 << 30, DType::bf16);
+  export_model(env, folder_ / "narrow", folder_ / "again", 1 << 30);
+  EXPECT_EQ(read_file(folder_ / "narrow/model.safetensors"), read_file(folder_ / "again/model.safetensors"));
+  EXPECT_NE(read_file(folder_ / "narrow/config.json").find("bfloat16"), std::string::npos);
+  const SafeTensors wide = SafeTensors::open(folder_ / "wide/model.safetensors");
+  const SafeTensors narrow = SafeTensors::open(folder_ / "narrow/model.safetensors");
+  int64_t master_bits = 0;  // that bf16 cannot hold
+  for (const std::string& name : wide.names()) {
+    EXPECT_EQ(narrow.info(name).type, Stored::bf16);
+    const std::vector<double> a = wide.doubles(name), b = narrow.doubles(name);
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(b[i], double{Bf16(a[i])}) << name;
+      master_bits += a[i] != b[i];
+    }
+  }
+  EXPECT_GT(master_bits, 0);
 }
 
 // The process that the test below starts and that is killed; a program of its own, because threads

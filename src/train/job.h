@@ -46,7 +46,7 @@ struct JobConfig {
   ModelConfig model;
   Plan plan;  // resolved
   int64_t rows = 1, sequence = 1;
-  DType real = DType::f32;
+  DType real = DType::f32;  // of activations; states are of state_type(real)
   OptimizerConfig optimizer;
   KernelSet kernels = KernelSet::fast;
 };

@@ -17,4 +17,7 @@ struct MatrixPeak {
 // automatic.
 MatrixPeak measure_matrix_peak(Pool& pool, double seconds = 1);
 
+// The same of bf16 with sums in f32, FLOPs a second; 0 where the processor does not multiply bf16.
+double measure_bf16_peak(Pool& pool, double seconds = 1);
+
 }  // namespace myriad

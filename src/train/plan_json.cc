@@ -1,5 +1,7 @@
 #include "train/plan_json.h"
 
+#include "train/report.h"
+
 namespace myriad {
 
 nlohmann::json plan_json(const RunConfig& c, Job& job, int workers) {
@@ -17,6 +19,8 @@ nlohmann::json plan_json(const RunConfig& c, Job& job, int workers) {
           {"ranks", c.plan.ranks()},
           {"stages", c.plan.pp},
           {"workers", workers},
+          {"dtype", text_of(c.train.dtype)},
+          {"products", products_text(c.train.dtype)},
           {"parameters", parameter_count(c.model)},
           {"tokens_per_step", c.train.tokens_per_step},
           {"sequence_length", c.train.sequence_length},

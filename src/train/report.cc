@@ -122,6 +122,11 @@ std::string epochs_text(const RunConfig& c, const TextData& text) {
 
 }  // namespace
 
+std::string products_text(DType dtype) {
+  if (dtype != DType::bf16) return matrix_library();
+  return fmt::format("{}{}", matrix_library(), bf16_products() ? ", bf16 as it is" : ", bf16 widened to fp32");
+}
+
 std::string plan_text(const RunConfig& c, Job& job, const TextData& text, const MatrixPeak& peak,
                       int workers) {
   const TextData::Totals training = text.totals();
@@ -143,9 +148,8 @@ std::string plan_text(const RunConfig& c, Job& job, const TextData& text, const 
   out += "  a step   " + predicted_line(job.predicted()) + "\n";
   out += fmt::format(
       "  kernels  {}, {}, products by {}; peak here {:.1f} GFLOP/s ({}, fp32, 2048 cubed)\n",
-      c.train.kernels == KernelSet::fast ? "fast" : "reference",
-      c.train.dtype == DType::f32 ? "fp32" : "fp64", matrix_library(), peak.flops_per_s / 1e9,
-      peak.library);
+      c.train.kernels == KernelSet::fast ? "fast" : "reference", text_of(c.train.dtype),
+      products_text(c.train.dtype), peak.flops_per_s / 1e9, peak.library);
   return out;
 }
 

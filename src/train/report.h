@@ -23,6 +23,8 @@ std::string grouped(int64_t n);
 std::string bytes_text(double bytes);
 std::string duration_text(double seconds);
 
+// What multiplies matrices of the type: "onednn, bf16 as it is".
+std::string products_text(DType dtype);
 std::string plan_text(const RunConfig& config, Job& job, const TextData& text,
                       const MatrixPeak& peak, int workers);
 std::vector<std::string> plan_warnings(const RunConfig& config);  // warnings() of ir/plan.h

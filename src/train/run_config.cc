@@ -24,7 +24,7 @@ const std::vector<std::string> kPackings = {"cut", "whole"};
 const std::vector<std::string> kSchedules = {"constant", "cosine", "linear", "wsd"};
 const std::vector<std::string> kRecompute = {"none", "full"};
 const std::vector<std::string> kGradReduce = {"step", "micro_batch"};
-const std::vector<std::string> kDtypes = {"fp32", "fp64"};
+const std::vector<std::string> kDtypes = {"fp32", "fp64", "bf16"};
 const std::vector<std::string> kKernels = {"fast", "reference"};
 const std::vector<std::string> kAxes = {"pp", "dp", "cp", "tp", "tg", "tr"};
 const std::vector<std::string> kLayoutKeys = {
@@ -267,7 +267,7 @@ void read_train(const Settings& root, TrainConfig& t) {
   if (t.decay_steps > 0 && t.schedule != LrSchedule::wsd)
     s.refuse("decay_steps", "0 unless train.schedule is wsd: other schedules decay over all steps");
   read_optimizer(s, t.optimizer);
-  if (const int i = s.choice("dtype", kDtypes); i >= 0) t.dtype = i == 1 ? DType::f64 : DType::f32;
+  if (const int i = s.choice("dtype", kDtypes); i >= 0) t.dtype = dtype_named(kDtypes[static_cast<size_t>(i)]);
   s.integer("seed", t.seed);
   s.integer("evaluate_every", 0, kMost, t.evaluate_every);
   s.integer("save_every", 0, kMost, t.save_every);
@@ -361,6 +361,14 @@ std::string write_layout(const Plan& p) {
 
 }  // namespace
 
+DType dtype_named(std::string_view text) {
+  return text == "fp64" ? DType::f64 : text == "bf16" ? DType::bf16 : DType::f32;
+}
+
+const char* text_of(DType dtype) {
+  return dtype == DType::f64 ? "fp64" : dtype == DType::bf16 ? "bf16" : "fp32";
+}
+
 RunConfig read_run(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
   YamlFile file = YamlFile::open(path);
   for (const std::string& o : overrides) file.override_with(o);
@@ -432,7 +440,7 @@ std::string write_run(const RunConfig& c) {
       "  seed: {}\n  evaluate_every: {}\n  save_every: {}\n  keep: {}\n  workers: {}\n  kernels: {}\n",
       t.sequence_length, t.tokens_per_step, t.steps, t.learning_rate, t.min_learning_rate,
       kSchedules[static_cast<int>(t.schedule)], t.warmup_steps, t.decay_steps, o.beta1, o.beta2,
-      o.eps, o.weight_decay, o.clip_norm, kDtypes[t.dtype == DType::f64], t.seed, t.evaluate_every,
+      o.eps, o.weight_decay, o.clip_norm, text_of(t.dtype), t.seed, t.evaluate_every,
       t.save_every, t.keep, t.workers, kKernels[t.kernels == KernelSet::ref]);
   out += write_layout(c.plan);
   out += "generate:\n  prompts: [";

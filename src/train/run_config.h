@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/samples.h"
@@ -37,6 +38,10 @@ struct DataConfig {
 
 enum class LrSchedule : uint8_t { constant, cosine, linear, wsd };
 
+// As train.dtype and --dtype say it: fp32, fp64, bf16.
+DType dtype_named(std::string_view text);
+const char* text_of(DType dtype);
+
 struct TrainConfig {
   int64_t sequence_length = 256, tokens_per_step = 1024, steps = 100;
   double learning_rate = 3e-3, min_learning_rate = 0;  // peak, and where the decay ends
@@ -44,7 +49,7 @@ struct TrainConfig {
   int64_t warmup_steps = 0;   // linear from 0: step i (from 1) has i / warmup of the peak
   int64_t decay_steps = 0;    // wsd: length of the decay at the end
   OptimizerConfig optimizer;  // train.optimizer: {beta1, beta2, eps, weight_decay, clip_norm}
-  DType dtype = DType::f32;   // fp32 | fp64
+  DType dtype = DType::f32;   // fp32 | fp64 | bf16
   uint64_t seed = 1;
   int64_t evaluate_every = 50;          // steps; 0: only at the end
   int64_t save_every = 0;               // steps, and at the end; 0: no checkpoints

@@ -20,6 +20,8 @@ double element(const Tensor& t, int64_t i) {
       return t.as<float>()[i];
     case DType::f64:
       return t.as<double>()[i];
+    case DType::bf16:
+      return static_cast<double>(t.as<Bf16>()[i]);
     case DType::i32:
       return t.as<int32_t>()[i];
     case DType::exact:
@@ -35,6 +37,9 @@ void put(const Tensor& t, int64_t i, double x) {
       break;
     case DType::f64:
       t.as<double>()[i] = x;
+      break;
+    case DType::bf16:
+      t.as<Bf16>()[i] = Bf16(x);
       break;
     case DType::i32:
       t.as<int32_t>()[i] = static_cast<int32_t>(x);

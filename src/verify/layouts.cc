@@ -14,9 +14,11 @@
 
 namespace myriad {
 
-double LayoutReport::worst_error() const {
+double LayoutReport::worst_error(bool narrow) const {
   double e = 0;
-  for (const LayoutWorst& w : worst) e = std::max(e, w.error);
+  for (const LayoutWorst& w : worst) {
+    if (w.narrow == narrow) e = std::max(e, w.error);
+  }
   return e;
 }
 
@@ -65,7 +67,7 @@ class Sweep {
         tasks_.push_back({&v, &reference, std::move(p), static_cast<int>(report_.counts.size()),
                           std::move(group)});
       }
-      report_.worst.push_back({});
+      report_.worst.push_back({.narrow = v.real == DType::bf16});
       report_.counts.push_back(static_cast<int>(plans.size()));
     }
     order_groups();
@@ -137,22 +139,24 @@ class Sweep {
     std::vector<LayoutFault> faults;
     std::vector<Deviation> deviations;
     bool ran = true;
+    const bool narrow = t.variant->real == DType::bf16;
     try {
       record = run_trial(*t.variant, t.plan, pool);
-      deviations = compare(record, *t.reference);
+      deviations = narrow ? compare(record, *t.reference, kBf16GradientFloor) : compare(record, *t.reference);
     } catch (const std::exception& e) {
       faults.push_back({name_of(t), e.what(), 1});
       ran = false;
     }
     for (const std::string& f : record.faults) faults.push_back({name_of(t), f, 1});
-    if (!deviations.empty() && !(deviations[0].error <= kLayoutBound)) {
+    const double bound = narrow ? kBf16LayoutBound : kLayoutBound;
+    if (!deviations.empty() && !(deviations[0].error <= bound)) {
       faults.push_back({name_of(t), deviations[0].tensor, finite(deviations[0].error)});
     }
     const std::lock_guard lock(mutex_);
     report_.failed.insert(report_.failed.end(), faults.begin(), faults.end());
     LayoutWorst& worst = report_.worst[t.number];
     if (!deviations.empty() && (worst.layout.empty() || deviations[0].error > worst.error)) {
-      worst = {name_of(t), deviations[0].tensor, finite(deviations[0].error)};
+      worst = {name_of(t), deviations[0].tensor, finite(deviations[0].error), narrow};
     }
     ++done_;
     if (options_.progress)
@@ -194,6 +198,7 @@ std::string to_json(const LayoutReport& report) {
   for (const LayoutFault& f : report.failed)
     j["failed"].push_back({{"layout", f.layout}, {"tensor", f.tensor}, {"error", f.error}});
   j["worst"] = report.worst_error();
+  j["worst_bf16"] = report.worst_error(true);
   j["bits_failed"] = report.bits_failed;
   j["seconds"] = report.seconds;
   return j.dump();
@@ -210,9 +215,10 @@ std::string to_text(const LayoutReport& report) {
     text += fmt::format("FAILED {}: {} ({:.2g})\n", f.layout, f.tensor, f.error);
   for (const std::string& b : report.bits_failed) text += "BITS " + b + "\n";
   text += fmt::format(
-      "{} layouts in {:.0f} s, worst error {:.2g} (bound {:.0e}), {} failed, {} with other bits\n",
-      report.layouts, report.seconds, report.worst_error(), kLayoutBound, report.failed.size(),
-      report.bits_failed.size());
+      "{} layouts in {:.0f} s, worst error {:.2g} (bound {:.0e}), in bf16 {:.2g} (bound {:.2g}), {} failed, {} with "
+      "other bits\n",
+      report.layouts, report.seconds, report.worst_error(), kLayoutBound, report.worst_error(true),
+      kBf16LayoutBound, report.failed.size(), report.bits_failed.size());
   return text;
 }
 

@@ -1,5 +1,5 @@
 // Any layout computes the same thing: every layout of tiny models of odd sizes against one rank, in
-// fp64 with reference kernels, and bit for bit against those layouts that must not change bits.
+// fp64 (and a few in bf16) with reference kernels, and bit for bit against those layouts that must not change bits.
 // docs/verification.md tells what is covered.
 #pragma once
 
@@ -20,6 +20,9 @@ struct LayoutSweep {
 };
 
 constexpr double kLayoutBound = 1e-10;
+// Of variants in bf16: eight units of its rounding, 2^-8. Partial sums over tp are rounded before they are added, and a weight's last
+// bit may turn the other way when it is rounded. Gradients below a hundredth of the largest are measured against that.
+constexpr double kBf16LayoutBound = 0x1p-5, kBf16GradientFloor = 1e-2;
 
 struct LayoutFault {
   std::string layout;  // "tied: dp 2 x tp 2 x pp 2, ..."
@@ -30,6 +33,7 @@ struct LayoutFault {
 struct LayoutWorst {
   std::string layout, tensor;
   double error = 0;
+  bool narrow = false;  // of a variant in bf16
 };
 
 struct LayoutReport {
@@ -39,7 +43,7 @@ struct LayoutReport {
   std::vector<LayoutWorst> worst;        // a line a variant: the worst tensor of its worst layout
   std::vector<int> counts;               // layouts of each variant, in the order of `worst`
   double seconds = 0;
-  double worst_error() const;
+  double worst_error(bool narrow = false) const;  // of variants in fp64, or in bf16
   bool ok() const { return failed.empty() && bits_failed.empty(); }
 };
 
@@ -48,8 +52,8 @@ std::vector<std::string> variant_names();
 
 LayoutReport verify_layouts(const LayoutSweep& options);
 
-// {"layouts": N, "failed": [{"layout":, "tensor":, "error":}], "worst":, "bits_failed": [...],
-// "seconds":} in one line.
+// {"layouts": N, "failed": [{"layout":, "tensor":, "error":}], "worst":, "worst_bf16":,
+// "bits_failed": [...], "seconds":} in one line.
 std::string to_json(const LayoutReport& report);
 // A table of the worst, then what failed.
 std::string to_text(const LayoutReport& report);

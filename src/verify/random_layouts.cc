@@ -89,7 +89,8 @@ RandomLayout try_seed(uint64_t seed, const Variant& v, const Plan& plan, const R
 
 std::vector<RandomLayout> verify_random_layouts(uint64_t first, int count, int max_ranks,
                                                 int workers) {
-  const std::vector<Variant> variants = all_variants();
+  std::vector<Variant> variants = all_variants();
+  std::erase_if(variants, [](const Variant& v) { return v.real != DType::f64; });
   struct Trial {
     const Variant* variant;
     Plan plan;

@@ -13,7 +13,6 @@ namespace myriad {
 namespace {
 
 constexpr double kLearningRate = 1e-2;
-constexpr double kGradientFloor = 1e-6;
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
@@ -189,12 +188,12 @@ double error_of(const std::vector<double>& a, const std::vector<double>& referen
 
 }  // namespace
 
-std::vector<Deviation> compare(const Record& run, const Record& reference) {
+std::vector<Deviation> compare(const Record& run, const Record& reference, double gradient_floor) {
   std::map<std::string, double> floors;
   for (const auto& [name, x] : reference.tensors) {
     if (!name.starts_with("gradient ")) continue;
     double& floor = floors[step_of(name)];
-    floor = std::max(floor, kGradientFloor * largest(x));
+    floor = std::max(floor, gradient_floor * largest(x));
   }
   std::vector<Deviation> out;
   for (const auto& [name, x] : reference.tensors) {

@@ -40,9 +40,9 @@ struct Deviation {
 };
 
 // Of each tensor but moments: the largest difference over the largest reference value of that
-// tensor; of gradients over at least 1e-6 of the largest gradient entry of the model in that step.
-// The worst first.
-std::vector<Deviation> compare(const Record& run, const Record& reference);
+// tensor; of gradients over at least `floor` of the largest gradient entry of the model in that
+// step. The worst first.
+std::vector<Deviation> compare(const Record& run, const Record& reference, double floor = 1e-6);
 
 // First tensor, by name, whose bits differ; empty: none.
 std::string first_difference(const Record& a, const Record& b);

@@ -133,6 +133,12 @@ std::vector<Variant> all_variants() {
     v.model.tied = true;
   });
   add_experts(add);
+  add("bf16", false, Targets::most, [](Variant& v) { v.real = DType::bf16; });
+  add("bf16tied", true, Targets::slices, [](Variant& v) {
+    v.real = DType::bf16;
+    v.model.tied = true;
+    v.model.family = Family::qwen3;
+  });
   return all;
 }
 
@@ -146,7 +152,7 @@ JobConfig job_config(const Variant& v, const Plan& plan) {
           .plan = plan,
           .rows = v.rows,
           .sequence = v.sequence,
-          .real = DType::f64,
+          .real = v.real,
           .optimizer = {.eps = 1e-3},
           .kernels = KernelSet::ref};
 }

@@ -8,6 +8,7 @@
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
+#include "kernels/fast/floats.h"
 #include "kernels/fast/matrix.h"
 #include "kernels/fast/vector.h"
 #include "kernels/ref/ref.h"
@@ -68,6 +69,70 @@ Sight sight(const Where& w, int64_t query, int64_t m, int64_t key, int64_t n) {
 }
 
 size_t align(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// A call whose bf16 tensors stand in f32 at the start of its scratch.
+class Wide {
+ public:
+  KernelCall call;
+
+  explicit Wide(const KernelCall& given) : call(given), given_(given) {
+    CHECK(given.ins.size() <= kMost && given.outs.size() <= kMost && no_f64(given));
+    std::copy(given.ins.begin(), given.ins.end(), ins_);
+    std::copy(given.outs.begin(), given.outs.end(), outs_);
+    for (size_t i = 0; i < given.ins.size(); ++i) {
+      if (!place(ins_[i])) continue;
+      over(given.ins[i], [&](int64_t at, int64_t n) {
+        vec::widen_row(given.ins[i].as<Bf16>() + at, ins_[i].as<float>() + at, n);
+      });
+    }
+    for (size_t o = 0; o < given.outs.size(); ++o) place(outs_[o]);
+    call.ins = {ins_, given.ins.size()};
+    call.outs = {outs_, given.outs.size()};
+  }
+  Wide(const Wide&) = delete;
+
+  // Brings the outputs to where they belong.
+  void finish() const {
+    for (size_t o = 0; o < given_.outs.size(); ++o) {
+      if (given_.outs[o].dtype != DType::bf16) continue;
+      over(given_.outs[o], [&](int64_t at, int64_t n) {
+        vec::narrow_row(outs_[o].as<float>() + at, given_.outs[o].as<Bf16>() + at, n);
+      });
+    }
+  }
+
+  static size_t bytes(const Op& op, const LabelSizes& local) {
+    size_t n = 0;
+    const auto add = [&](const std::vector<std::string>& labels, const std::vector<DType>& types) {
+      for (size_t i = 0; i < types.size(); ++i) {
+        int64_t elements = 1;
+        for (char l : labels[i]) elements *= local.at(l);
+        if (types[i] == DType::bf16) n += align(sizeof(float) * static_cast<size_t>(elements));
+      }
+    };
+    add(op.in_labels, op.in_types);
+    add(op.out_labels, op.out_types);
+    return n;
+  }
+
+ private:
+  static constexpr size_t kMost = 10;
+
+  bool place(Tensor& t) {
+    if (t.dtype != DType::bf16) return false;
+    t.dtype = DType::f32;
+    t.data = call.scratch;
+    call.scratch += align(t.bytes());
+    return true;
+  }
+  template <class F>
+  void over(const Tensor& t, F&& f) const {
+    parallel_blocks(given_.pool, t.elements(), 1, [&](int64_t lo, int64_t hi) { f(lo, hi - lo); });
+  }
+
+  const KernelCall& given_;
+  Tensor ins_[kMost], outs_[kMost];
+};
 
 // forward
 
@@ -225,40 +290,42 @@ void grad_group(const Backward& f, int64_t b, int64_t g, float* z) {
 
 }  // namespace
 
-size_t attention_scratch(const Op&, const LabelSizes& local, DType) {
+size_t attention_scratch(const Op& op, const LabelSizes& local, DType) {
   const Dims d = dims_of(local);
-  return forward_slot(d) * static_cast<size_t>(std::min(Forward::tiles_of(d), kMostTasks));
+  return Wide::bytes(op, local) + forward_slot(d) * static_cast<size_t>(std::min(Forward::tiles_of(d), kMostTasks));
 }
 
 void attention(const KernelCall& call) {
-  CHECK(all_f32(call), "fast attention of another type than f32");
   begin(call);
-  const Forward f(call);
+  Wide wide(call);
+  const Forward f(wide.call);
   const size_t slot = forward_slot(f.d);
   parallel(call.pool, f.tasks, [&](int64_t task) {
-    float* z = reinterpret_cast<float*>(call.scratch + static_cast<size_t>(task) * slot);
+    float* z = reinterpret_cast<float*>(wide.call.scratch + static_cast<size_t>(task) * slot);
     for (int64_t tile = task * f.tiles / f.tasks; tile < (task + 1) * f.tiles / f.tasks; ++tile)
       attend_tile(f, tile, z);
   });
+  wide.finish();
 }
 
-size_t attention_grad_scratch(const Op&, const LabelSizes& local, DType) {
+size_t attention_grad_scratch(const Op& op, const LabelSizes& local, DType) {
   const Dims d = dims_of(local);
-  return backward_slot(d) * static_cast<size_t>(std::min(d.b * d.g, kMostTasks));
+  return Wide::bytes(op, local) + backward_slot(d) * static_cast<size_t>(std::min(d.b * d.g, kMostTasks));
 }
 
 void attention_grad(const KernelCall& call) {
-  CHECK(all_f32(call), "fast attention of another type than f32");
   begin(call);
-  const Backward f(call);
+  Wide wide(call);
+  const Backward f(wide.call);
   const size_t slot = backward_slot(f.d);
   parallel(call.pool, f.tasks, [&](int64_t task) {
-    float* z = reinterpret_cast<float*>(call.scratch + static_cast<size_t>(task) * slot);
+    float* z = reinterpret_cast<float*>(wide.call.scratch + static_cast<size_t>(task) * slot);
     const int64_t groups = f.d.b * f.d.g;
     for (int64_t i = task * groups / f.tasks; i < (task + 1) * groups / f.tasks; ++i) {
       grad_group(f, i / f.d.g, i % f.d.g, z);
     }
   });
+  wide.finish();
 }
 
 }  // namespace myriad::fast

@@ -69,13 +69,13 @@ int64_t size_of_labels(const LabelSizes& local, std::string_view labels) {
 }  // namespace
 
 const char* gemm_declines(const Op& op, const LabelSizes& local, DType real) {
-  if (const char* reason = takes_f32(op, local, real)) return reason;
+  if (const char* reason = takes_f32_or_bf16(op, local, real)) return reason;
   Product p;
   return read_product(op, p);
 }
 
 void gemm(const KernelCall& call) {
-  if (!rows_are_f32(call)) return ref::contract(call);
+  if (!no_f64(call)) return ref::contract(call);
   begin(call);
   Product p;
   CHECK(read_product(*call.op, p) == nullptr);
@@ -85,9 +85,10 @@ void gemm(const KernelCall& call) {
   }
   const int64_t m = size_of_labels(call.local, p.m), n = size_of_labels(call.local, p.n);
   const int64_t k = size_of_labels(call.local, p.k);
-  matrix_product(call.pool, p.ta, p.tb, m, n, k, static_cast<float>(scale),
-                 call.ins[p.a].as<float>(), p.ta ? m : k, call.ins[p.b].as<float>(), p.tb ? k : n,
-                 0, call.outs[0].as<float>(), n);
+  const Tensor &a = call.ins[p.a], &b = call.ins[p.b], &c = call.outs[0];
+  const auto narrow = [](const Tensor& t) { return t.dtype == DType::bf16; };
+  matrix_product(call.pool, m, n, k, static_cast<float>(scale), {a.data, narrow(a), p.ta, p.ta ? m : k},
+                 {b.data, narrow(b), p.tb, p.tb ? k : n}, {c.data, narrow(c), n});
 }
 
 }  // namespace myriad::fast

@@ -1,7 +1,9 @@
 #include <cmath>
+#include <limits>
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
+#include "kernels/fast/floats.h"
 #include "kernels/fast/vector.h"
 #include "kernels/ref/ref.h"
 
@@ -10,89 +12,121 @@ namespace myriad::fast {
 namespace {
 
 struct LogitRows {
+  const Tensor& z;
   int64_t rows, v;
-  explicit LogitRows(const Tensor& z) : rows(1), v(z.size[z.dims - 1]) {
+  explicit LogitRows(const Tensor& logits) : z(logits), rows(1), v(z.size[z.dims - 1]) {
     for (int d = 0; d + 1 < z.dims; ++d) rows *= z.size[d];
   }
+  // f(floats, n, place in the tensor): the whole row, or what fits a buffer at a time.
+  template <class F>
+  void each_piece(int64_t row, F&& f) const {
+    if (z.dtype == DType::f32) return f(z.as<float>() + row * v, v, row * v);
+    float buffer[kChunk];
+    in_chunks(row * v, (row + 1) * v, [&](int64_t at, int64_t n) { f(load_row(z, at, n, buffer), n, at); });
+  }
 };
+
+void rotate_neighbours(const float* in, const float* c, const float* s, float* out, int64_t pairs) {
+  for (int64_t p = 0; p < pairs; ++p) {
+    const float x1 = in[2 * p], x2 = in[2 * p + 1];
+    out[2 * p] = x1 * c[p] - x2 * s[p];
+    out[2 * p + 1] = x2 * c[p] + x1 * s[p];
+  }
+}
 
 }  // namespace
 
 void add(const KernelCall& call) {
   constexpr size_t kMost = 16;
-  if (!all_f32(call) || call.ins.size() > kMost) return ref::add(call);
+  if (!no_f64(call) || call.ins.size() > kMost) return ref::add(call);
   begin(call);
+  const int operands = static_cast<int>(call.ins.size());
   parallel_blocks(call.pool, call.outs[0].elements(), 1, [&](int64_t lo, int64_t hi) {
-    const float* in[kMost];
-    for (size_t k = 0; k < call.ins.size(); ++k) in[k] = call.ins[k].as<float>() + lo;
-    vec::add_row(in, static_cast<int>(call.ins.size()), call.outs[0].as<float>() + lo, hi - lo);
+    float buffers[kMost + 1][kChunk];
+    in_chunks(lo, hi, [&](int64_t at, int64_t n) {
+      const float* in[kMost];
+      for (int k = 0; k < operands; ++k) in[k] = load_row(call.ins[k], at, n, buffers[k]);
+      vec::add_row(in, operands, target_row(call.outs[0], at, buffers[kMost]), n);
+      finish_row(call.outs[0], at, n, buffers[kMost]);
+    });
+  });
+}
+
+void cast(const KernelCall& call) {
+  if (!no_f64(call)) return ref::cast(call);
+  begin(call);
+  map_floats<1>(call, [](const float* const* in, float* out, int64_t n) {
+    if (in[0] != out) std::copy_n(in[0], n, out);
   });
 }
 
 void silu(const KernelCall& call) {
-  if (!all_f32(call)) return ref::silu(call);
+  if (!no_f64(call)) return ref::silu(call);
   begin(call);
-  parallel_blocks(call.pool, call.outs[0].elements(), 1, [&](int64_t lo, int64_t hi) {
-    vec::silu_row(call.ins[0].as<float>() + lo, call.outs[0].as<float>() + lo, hi - lo);
-  });
+  map_floats<1>(call, [](const float* const* in, float* out, int64_t n) { vec::silu_row(in[0], out, n); });
 }
 
 void silu_grad(const KernelCall& call) {
-  if (!all_f32(call)) return ref::silu_grad(call);
+  if (!no_f64(call)) return ref::silu_grad(call);
   begin(call);
-  parallel_blocks(call.pool, call.outs[0].elements(), 1, [&](int64_t lo, int64_t hi) {
-    vec::silu_grad_row(call.ins[0].as<float>() + lo, call.ins[1].as<float>() + lo,
-                       call.outs[0].as<float>() + lo, hi - lo);
+  map_floats<2>(call, [](const float* const* in, float* out, int64_t n) {
+    vec::silu_grad_row(in[0], in[1], out, n);
   });
 }
 
 void gelu(const KernelCall& call) {
-  if (!all_f32(call)) return ref::gelu(call);
+  if (!no_f64(call)) return ref::gelu(call);
   begin(call);
-  parallel_blocks(call.pool, call.outs[0].elements(), 1, [&](int64_t lo, int64_t hi) {
-    vec::gelu_row(call.ins[0].as<float>() + lo, call.outs[0].as<float>() + lo, hi - lo);
-  });
+  map_floats<1>(call, [](const float* const* in, float* out, int64_t n) { vec::gelu_row(in[0], out, n); });
 }
 
 void gelu_grad(const KernelCall& call) {
-  if (!all_f32(call)) return ref::gelu_grad(call);
+  if (!no_f64(call)) return ref::gelu_grad(call);
   begin(call);
-  parallel_blocks(call.pool, call.outs[0].elements(), 1, [&](int64_t lo, int64_t hi) {
-    vec::gelu_grad_row(call.ins[0].as<float>() + lo, call.ins[1].as<float>() + lo,
-                       call.outs[0].as<float>() + lo, hi - lo);
+  map_floats<2>(call, [](const float* const* in, float* out, int64_t n) {
+    vec::gelu_grad_row(in[0], in[1], out, n);
   });
 }
 
 void max_stop(const KernelCall& call) {
-  if (!all_f32(call)) return ref::max_stop(call);
-  begin(call);
-  const LogitRows z(call.ins[0]);
-  parallel_blocks(call.pool, z.rows, z.v, [&](int64_t lo, int64_t hi) {
-    for (int64_t i = lo; i < hi; ++i)
-      call.outs[0].as<float>()[i] = vec::max_row(call.ins[0].as<float>() + i * z.v, z.v);
-  });
-}
-
-void sum_exp(const KernelCall& call) {
-  if (!all_f32(call)) return ref::sum_exp(call);
+  if (!no_f64(call)) return ref::max_stop(call);
   begin(call);
   const LogitRows z(call.ins[0]);
   parallel_blocks(call.pool, z.rows, z.v, [&](int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i) {
-      call.outs[0].as<float>()[i] = static_cast<float>(
-          vec::sum_exp_row(call.ins[0].as<float>() + i * z.v, call.ins[1].as<float>()[i], z.v));
+      float most = -std::numeric_limits<float>::infinity();
+      z.each_piece(i, [&](const float* row, int64_t n, int64_t) { most = std::max(most, vec::max_row(row, n)); });
+      call.outs[0].as<float>()[i] = most;
+    }
+  });
+}
+
+void sum_exp(const KernelCall& call) {
+  if (!no_f64(call)) return ref::sum_exp(call);
+  begin(call);
+  const LogitRows z(call.ins[0]);
+  parallel_blocks(call.pool, z.rows, z.v, [&](int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i) {
+      double sum = 0;
+      const float m = call.ins[1].as<float>()[i];
+      z.each_piece(i, [&](const float* row, int64_t n, int64_t) { sum += vec::sum_exp_row(row, m, n); });
+      call.outs[0].as<float>()[i] = static_cast<float>(sum);
     }
   });
 }
 
 void exp_scale(const KernelCall& call) {
-  if (!all_f32(call)) return ref::exp_scale(call);
+  if (!no_f64(call)) return ref::exp_scale(call);
   begin(call);
   const LogitRows z(call.ins[0]);
   parallel_blocks(call.pool, z.rows, z.v, [&](int64_t lo, int64_t hi) {
+    float made[kChunk];
     for (int64_t i = lo; i < hi; ++i) {
-      vec::exp_scale_row(call.ins[0].as<float>() + i * z.v, call.ins[1].as<float>()[i],
-                         call.ins[2].as<float>()[i], call.outs[0].as<float>() + i * z.v, z.v);
+      const float m = call.ins[1].as<float>()[i], dy = call.ins[2].as<float>()[i];
+      z.each_piece(i, [&](const float* row, int64_t n, int64_t at) {
+        vec::exp_scale_row(row, m, dy, target_row(call.outs[0], at, made), n);
+        finish_row(call.outs[0], at, n, made);
+      });
     }
   });
 }
@@ -103,7 +137,7 @@ void rope(const KernelCall& call) {
   const Tensor& x = call.ins[0];
   const Attrs& a = call.op->attrs;
   const int64_t h = x.size[x.dims - 1], half = h / 2;
-  if (!all_f32(call) || half > kMostPairs || h == 0) return ref::rope(call);
+  if (!no_f64(call) || half > kMostPairs || h == 0) return ref::rope(call);
   begin(call);
   CHECK(
       h % 2 == 0 && a.frequencies != nullptr && static_cast<int64_t>(a.frequencies->size()) == half,
@@ -111,21 +145,19 @@ void rope(const KernelCall& call) {
   const int64_t tokens = x.size[0] * x.size[1], per_token = tokens == 0 ? 0 : x.elements() / tokens;
   const int32_t* positions = call.ins[1].as<int32_t>();
   parallel_blocks(call.pool, tokens, per_token, [&](int64_t lo, int64_t hi) {
-    float c[kMostPairs], s[kMostPairs];
+    float c[kMostPairs], s[kMostPairs], read[2 * kMostPairs], made[2 * kMostPairs];
     for (int64_t i = lo; i < hi; ++i) {
       vec::angles_row(a.frequencies->data(), positions[i], a.mscale, a.sign, c, s, half);
       for (int64_t j = 0; j < per_token; j += h) {
-        const float* in = x.as<float>() + i * per_token + j;
-        float* out = call.outs[0].as<float>() + i * per_token + j;
+        const int64_t at = i * per_token + j;
+        const float* in = load_row(x, at, h, read);
+        float* out = target_row(call.outs[0], at, made);
         if (a.style == RopeStyle::half) {
           vec::rotate_row(in, in + half, c, s, out, out + half, half);
-          continue;
+        } else {
+          rotate_neighbours(in, c, s, out, half);
         }
-        for (int64_t p = 0; p < half; ++p) {
-          const float x1 = in[2 * p], x2 = in[2 * p + 1];
-          out[2 * p] = x1 * c[p] - x2 * s[p];
-          out[2 * p + 1] = x2 * c[p] + x1 * s[p];
-        }
+        finish_row(call.outs[0], at, h, made);
       }
     }
   });

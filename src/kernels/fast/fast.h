@@ -1,5 +1,5 @@
-// Fast kernels: f32 only (a call with f64 tensors is handed to the reference). Each is parallel
-// over a fixed grid. The *_declines say which contracts a kernel takes; the others take every call
+// Fast kernels: f32, those of what flows through a model also on bf16 storage (a call with f64 tensors is handed to the
+// reference). All compute in f32. Each is parallel over a fixed grid. The *_declines say which contracts a kernel takes; the others take every call
 // of their row.
 #pragma once
 
@@ -8,6 +8,7 @@
 namespace myriad::fast {
 
 const char* takes_f32(const Op& op, const LabelSizes& local, DType real);
+const char* takes_f32_or_bf16(const Op& op, const LabelSizes& local, DType real);
 
 // contract.cc. A matrix product: labels part into M (A and output), N (B and output), K (A and B),
 // each a run of letters in the same order in both places.
@@ -25,6 +26,7 @@ const char* columns_declines(const Op& op, const LabelSizes& local, DType real);
 void columns(const KernelCall& call);
 
 void add(const KernelCall& call);  // elementwise.cc
+void cast(const KernelCall& call);
 void silu(const KernelCall& call);
 void silu_grad(const KernelCall& call);
 void gelu(const KernelCall& call);

@@ -1,39 +1,46 @@
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
-#include "kernels/fast/vector.h"
+#include "kernels/fast/floats.h"
 #include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
 void unpick(const KernelCall& call) {
-  if (!all_f32(call) || call.ins[1].dims == call.outs[0].dims) return ref::unpick(call);
+  if (!no_f64(call) || call.ins[1].dims == call.outs[0].dims) return ref::unpick(call);
   begin(call);
   const Tensor& dz = call.outs[0];
   const int64_t v = dz.size[dz.dims - 1], first = dz.lo[dz.dims - 1];
+  const size_t width = size_of(dz.dtype);
   parallel_blocks(call.pool, call.ins[0].elements(), v, [&](int64_t lo, int64_t hi) {
-    std::fill(dz.as<float>() + lo * v, dz.as<float>() + hi * v, 0.0f);
+    std::memset(dz.data + static_cast<size_t>(lo * v) * width, 0, static_cast<size_t>((hi - lo) * v) * width);
     for (int64_t i = lo; i < hi; ++i) {
       const int64_t j = call.ins[1].as<int32_t>()[i] - first;
-      if (j >= 0 && j < v) dz.as<float>()[i * v + j] = call.ins[0].as<float>()[i];
+      if (j < 0 || j >= v) continue;
+      float read, made;
+      const float* x = load_row(call.ins[0], i, 1, &read);
+      *target_row(dz, i * v + j, &made) = *x;
+      finish_row(dz, i * v + j, 1, &made);
     }
   });
 }
 
 void gather_rows(const KernelCall& call) {
-  if (!all_f32(call)) return ref::gather_rows(call);
+  if (!no_f64(call)) return ref::gather_rows(call);
   begin(call);
   const Tensor& table = call.ins[0];
   const int64_t v = table.size[0], d = table.size[1], first = table.lo[0];
+  const size_t width = static_cast<size_t>(d) * size_of(table.dtype);
   parallel_blocks(call.pool, call.ins[1].elements(), d, [&](int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i) {
       const int64_t j = call.ins[1].as<int32_t>()[i] - first;
-      float* row = call.outs[0].as<float>() + i * d;
+      std::byte* row = call.outs[0].data + static_cast<size_t>(i) * width;
       if (j >= 0 && j < v) {
-        std::copy_n(table.as<float>() + j * d, d, row);
+        std::memcpy(row, table.data + static_cast<size_t>(j) * width, width);
       } else {
-        std::fill_n(row, d, 0.0f);
+        std::memset(row, 0, width);
       }
     }
   });
@@ -41,7 +48,7 @@ void gather_rows(const KernelCall& call) {
 
 // Each task owns a range of the table and reads all ids, so that rows are added in their order.
 void scatter_rows(const KernelCall& call) {
-  if (!all_f32(call)) return ref::scatter_rows(call);
+  if (!no_f64(call) || call.outs[0].dtype != DType::f32) return ref::scatter_rows(call);
   begin(call);
   constexpr int64_t kMostTasks = 16;
   const Tensor& table = call.outs[0];
@@ -53,9 +60,12 @@ void scatter_rows(const KernelCall& call) {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t j = call.ins[1].as<int32_t>()[i] - table.lo[0];
       if (j < lo || j >= hi) continue;
-      float* row = table.as<float>() + j * d;
-      const float* terms[] = {row, call.ins[0].as<float>() + i * d};
-      vec::add_row(terms, 2, row, d);
+      float buffer[kChunk];
+      in_chunks(0, d, [&](int64_t at, int64_t n) {
+        float* sum = table.as<float>() + j * d + at;
+        const float* terms[] = {sum, load_row(call.ins[0], i * d + at, n, buffer)};
+        vec::add_row(terms, 2, sum, n);
+      });
     }
   });
 }

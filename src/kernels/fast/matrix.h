@@ -1,9 +1,10 @@
-// Matrix products in f32 by oneDNN or OpenBLAS, always single-threaded: parallelism is ours, over
-// fixed tiles.
+// Matrix products in f32, and of bf16 with sums in f32, by oneDNN or OpenBLAS, always
+// single-threaded: parallelism is ours, over fixed tiles.
 #pragma once
 
 #include <cstdint>
 
+#include "base/bf16.h"
 #include "base/pool.h"
 
 namespace myriad {
@@ -27,5 +28,25 @@ void matrix_product(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alp
 void matrix_product(Pool* pool, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
                     const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
                     int64_t ldc);
+
+// A matrix of f32 or bf16, row-major; transposed: it lies so.
+struct MatrixIn {
+  const void* data;
+  bool narrow;  // bf16, else f32
+  bool transposed;
+  int64_t step;  // elements between rows as they lie
+};
+struct MatrixOut {
+  void* data;
+  bool narrow;
+  int64_t step;
+};
+
+// C = alpha A B by the same tiles, sums in f32, a bf16 result rounded once. Two bf16 operands are multiplied as they are where
+// bf16_products() says so, else blocks of them are widened and multiplied in f32.
+void matrix_product(Pool* pool, int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b,
+                    MatrixOut c);
+// The processor multiplies bf16 (AVX-512 BF16) and the library in use makes use of it.
+bool bf16_products();
 
 }  // namespace myriad

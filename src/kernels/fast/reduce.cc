@@ -3,6 +3,7 @@
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
+#include "kernels/fast/floats.h"
 #include "kernels/fast/vector.h"
 #include "kernels/loops.h"
 #include "kernels/ref/ref.h"
@@ -11,24 +12,32 @@ namespace myriad::fast {
 
 namespace {
 
-// Operands of a call as seen from one loop, which is their row.
+// Operands of a call as seen from one loop, which is their row; narrow ones by way of buffers.
 struct Streams {
-  const float* at[kMaxOperands];
+  const Tensor* at[kMaxOperands];
   double scale;
+  bool narrow = false;
 
   Streams(const KernelCall& call, const LoopNest& nest, double scale_) : scale(scale_) {
-    for (int k = 0; k < nest.operands; ++k) at[k] = call.ins[nest.operand[k]].as<float>();
+    for (int k = 0; k < nest.operands; ++k) {
+      at[k] = &call.ins[nest.operand[k]];
+      narrow |= at[k]->dtype != DType::f32;
+    }
+    narrow |= call.outs[0].dtype != DType::f32;
     for (const Tensor& t : call.ins) {
       if (t.dims == 0) scale *= scalar(t);
     }
   }
-  vec::Factors factors(const LoopNest& nest, const Loop& row, const Offsets& from,
-                       int64_t first = 0) const {
+  // Elements of a row that can be taken at a time.
+  int64_t most(int64_t n) const { return narrow ? std::min(n, kChunk) : n; }
+  using Buffers = float[kMaxOperands][kChunk];
+  vec::Factors factors(const LoopNest& nest, const Loop& row, const Offsets& from, int64_t first, int64_t n,
+                       Buffers& buffers) const {
     vec::Factors f;
     f.n = nest.operands;
     for (int k = 0; k < f.n; ++k) {
-      f.at[k] = at[k] + from[k] + first * row.stride[k];
       f.step[k] = row.stride[k] == 1;
+      f.at[k] = load_row(*at[k], from[k] + first * row.stride[k], f.step[k] ? n : 1, buffers[k]);
     }
     return f;
   }
@@ -53,15 +62,19 @@ void run_map(const KernelCall& call, double attr_scale) {
   const Streams in(call, nest, attr_scale);
   const Loop row = map_row(nest);
   const auto outer = nest.out_loops().first(std::max(0, nest.outs - 1));
-  const int64_t rows = points(outer), pieces = std::max<int64_t>(1, ceil_div(row.size, kBlock));
-  float* out = call.outs[0].as<float>();
+  const int64_t block = in.most(kBlock);
+  const int64_t rows = points(outer), pieces = std::max<int64_t>(1, ceil_div(row.size, block));
   parallel_blocks(
-      call.pool, rows * pieces, std::min(row.size, kBlock), [&](int64_t lo, int64_t hi) {
+      call.pool, rows * pieces, std::min(row.size, block), [&](int64_t lo, int64_t hi) {
+        Streams::Buffers buffers;
+        float made[kChunk];
         Walk walk(outer, lo / pieces);
         for (int64_t i = lo; i < hi; ++i) {
-          const int64_t first = i % pieces * kBlock, n = std::min(kBlock, row.size - first);
-          vec::product_row(in.factors(nest, row, walk.at(), first), static_cast<float>(in.scale),
-                           out + walk.at()[kOut] + first, n);
+          const int64_t first = i % pieces * block, n = std::min(block, row.size - first);
+          const int64_t to = walk.at()[kOut] + first;
+          vec::product_row(in.factors(nest, row, walk.at(), first, n, buffers),
+                           static_cast<float>(in.scale), target_row(call.outs[0], to, made), n);
+          finish_row(call.outs[0], to, n, made);
           if ((i + 1) % pieces == 0) walk.next();
         }
       });
@@ -69,12 +82,19 @@ void run_map(const KernelCall& call, double attr_scale) {
 
 }  // namespace
 
-const char* takes_f32(const Op&, const LabelSizes&, DType real) {
-  return real == DType::f32 ? nullptr : "f32 only";
+const char* takes_f32(const Op& op, const LabelSizes&, DType real) {
+  const auto narrow = [](const std::vector<DType>& types) {
+    return std::find(types.begin(), types.end(), DType::bf16) != types.end();
+  };
+  return real == DType::f32 && !narrow(op.in_types) && !narrow(op.out_types) ? nullptr : "f32 only";
+}
+
+const char* takes_f32_or_bf16(const Op&, const LabelSizes&, DType real) {
+  return real == DType::f32 ? nullptr : "f32 and bf16 only";
 }
 
 const char* map_declines(const Op& op, const LabelSizes& local, DType real) {
-  if (const char* reason = takes_f32(op, local, real)) return reason;
+  if (const char* reason = takes_f32_or_bf16(op, local, real)) return reason;
   const LoopNest nest = make_nest(op, local);
   if (nest.operands == 0) return "scalars only";
   if (nest.sums > 0) return "a label is contracted";
@@ -84,13 +104,13 @@ const char* map_declines(const Op& op, const LabelSizes& local, DType real) {
 
 void map(const KernelCall& call) {
   const bool broadcasts = call.op->row == Row::broadcast;
-  if (!rows_are_f32(call)) return broadcasts ? ref::broadcast(call) : ref::contract(call);
+  if (!no_f64(call)) return broadcasts ? ref::broadcast(call) : ref::contract(call);
   begin(call);
   run_map(call, broadcasts ? 1 : call.op->attrs.scale);
 }
 
 const char* dot_declines(const Op& op, const LabelSizes& local, DType real) {
-  if (const char* reason = takes_f32(op, local, real)) return reason;
+  if (const char* reason = takes_f32_or_bf16(op, local, real)) return reason;
   const LoopNest nest = make_nest(op, local);
   if (nest.sums == 0) return "no label is contracted";
   return nest.streams(nest.sum[nest.sums - 1]) ? nullptr
@@ -98,30 +118,36 @@ const char* dot_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void dot(const KernelCall& call) {
-  if (!rows_are_f32(call)) return ref::contract(call);
+  if (!no_f64(call)) return ref::contract(call);
   begin(call);
   const LoopNest nest = make_nest(*call.op, call.local);
   const Streams in(call, nest, call.op->attrs.scale);
   const Loop& row = nest.sum[nest.sums - 1];
   const auto outer = nest.sum_loops().first(nest.sums - 1);
-  const int64_t rows = points(outer);
-  float* out = call.outs[0].as<float>();
+  const int64_t rows = points(outer), most = in.most(row.size);
   parallel_blocks(
       call.pool, points(nest.out_loops()), rows * row.size, [&](int64_t lo, int64_t hi) {
+        Streams::Buffers buffers;
         Walk to(nest.out_loops(), lo);
         for (int64_t i = lo; i < hi; ++i, to.next()) {
           double sum = 0;
           Walk walk(outer);
           for (int64_t j = 0; j < rows; ++j, walk.next()) {
-            sum += vec::dot_row(in.factors(nest, row, plus(to.at(), walk.at())), row.size);
+            const Offsets from = plus(to.at(), walk.at());
+            for (int64_t first = 0; first < row.size; first += most) {
+              const int64_t n = std::min(most, row.size - first);
+              sum += vec::dot_row(in.factors(nest, row, from, first, n, buffers), n);
+            }
           }
-          out[to.at()[kOut]] = static_cast<float>(sum * in.scale);
+          const float rounded = static_cast<float>(sum * in.scale);
+          *target_row(call.outs[0], to.at()[kOut], buffers[0]) = rounded;
+          finish_row(call.outs[0], to.at()[kOut], 1, buffers[0]);
         }
       });
 }
 
 const char* columns_declines(const Op& op, const LabelSizes& local, DType real) {
-  if (const char* reason = takes_f32(op, local, real)) return reason;
+  if (const char* reason = takes_f32_or_bf16(op, local, real)) return reason;
   const LoopNest nest = make_nest(op, local);
   if (nest.sums == 0) return "no label is contracted";
   if (nest.outs == 0) return "a scalar";
@@ -131,7 +157,7 @@ const char* columns_declines(const Op& op, const LabelSizes& local, DType real) 
 
 // Blocks of kColumns columns; kRows rows are summed in f32, these sums in double.
 void columns(const KernelCall& call) {
-  if (!rows_are_f32(call)) return ref::contract(call);
+  if (!no_f64(call)) return ref::contract(call);
   constexpr int64_t kColumns = 256, kRowsInF32 = 32;
   begin(call);
   const LoopNest nest = make_nest(*call.op, call.local);
@@ -139,23 +165,26 @@ void columns(const KernelCall& call) {
   const Loop& row = nest.out[nest.outs - 1];
   const auto outer = nest.out_loops().first(nest.outs - 1);
   const int64_t pieces = ceil_div(row.size, kColumns), terms = points(nest.sum_loops());
-  float* out = call.outs[0].as<float>();
+  static_assert(kColumns <= kChunk);
   parallel(call.pool, points(outer) * pieces, [&](int64_t i) {
     const Walk to(outer, i / pieces);
     const int64_t first = i % pieces * kColumns, n = std::min(kColumns, row.size - first);
     double total[kColumns] = {};
     float part[kColumns];
+    Streams::Buffers buffers;
     Walk walk(nest.sum_loops());
     for (int64_t j = 0; j < terms;) {
       std::fill_n(part, n, 0.0f);
       const int64_t end = std::min(terms, j + kRowsInF32);
       for (; j < end; ++j, walk.next()) {
-        vec::add_product_row(in.factors(nest, row, plus(to.at(), walk.at()), first), part, n);
+        vec::add_product_row(in.factors(nest, row, plus(to.at(), walk.at()), first, n, buffers), part, n);
       }
       for (int64_t c = 0; c < n; ++c) total[c] += static_cast<double>(part[c]);
     }
-    float* y = out + to.at()[kOut] + first;
+    const int64_t place = to.at()[kOut] + first;
+    float* y = target_row(call.outs[0], place, part);
     for (int64_t c = 0; c < n; ++c) y[c] = static_cast<float>(total[c] * in.scale);
+    finish_row(call.outs[0], place, n, part);
   });
 }
 

@@ -4,7 +4,7 @@
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
-#include "kernels/fast/vector.h"
+#include "kernels/fast/floats.h"
 #include "kernels/ref/ref.h"
 #include "kernels/rows.h"
 
@@ -16,31 +16,32 @@ int64_t most_rows(const LabelSizes& local) {
   return local.at('b') * local.at('s') * std::min(local.at('e'), local.at('j'));
 }
 
-// to = the sum of rows [lo, hi) of the list, left to right.
-void sum_rows(const float* x, const int32_t* lo, const int32_t* hi, int64_t width, float* to) {
-  constexpr int kMost = 16;
-  const float* terms[kMost];
-  if (lo == hi) std::fill_n(to, width, 0.0f);
+// to = the sum of n elements from `column` on of the rows of the list, left to right.
+void sum_rows(const Tensor& x, int64_t width, int64_t column, const int32_t* lo, const int32_t* hi, float* to,
+              int64_t n) {
+  constexpr int kMost = 8;
+  float buffers[kMost][kChunk];
+  const float* terms[kMost + 1];
+  if (lo == hi) std::fill_n(to, n, 0.0f);
   for (bool first = true; lo != hi; first = false) {
-    int n = 0;
-    if (!first) terms[n++] = to;
-    while (n < kMost && lo != hi) terms[n++] = x + *lo++ * width;
-    vec::add_row(terms, n, to, width);
+    int k = 0;
+    if (!first) terms[k++] = to;
+    for (int b = 0; b < kMost && lo != hi; ++b) terms[k++] = load_row(x, *lo++ * width + column, n, buffers[b]);
+    vec::add_row(terms, k, to, n);
   }
 }
 
 }  // namespace
 
 void dispatch(const KernelCall& call) {
-  if (!all_f32(call)) return ref::dispatch(call);
+  if (!no_f64(call)) return ref::dispatch(call);
   begin(call);
   const TokensOfRows token(call, call.ins[0]);
-  const float* x = call.ins[0].as<float>();
-  float* y = call.outs[0].as<float>();
+  const size_t width = static_cast<size_t>(token.width) * size_of(call.ins[0].dtype);
   parallel_blocks(call.pool, call.rows->n, token.width, [&](int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i) {
-      std::memcpy(y + i * token.width, x + token(i) * token.width,
-                  static_cast<size_t>(token.width) * sizeof(float));
+      std::memcpy(call.outs[0].data + static_cast<size_t>(i) * width,
+                  call.ins[0].data + static_cast<size_t>(token(i)) * width, width);
     }
   });
 }
@@ -54,7 +55,7 @@ size_t combine_scratch(const Op&, const LabelSizes& local, DType) {
 void combine(const KernelCall& call) {
   const Tensor& y = call.outs[0];
   const int64_t tokens = y.size[0] * y.size[1];
-  if (!all_f32(call) || tokens != call.local.at('b') * call.local.at('s'))
+  if (!no_f64(call) || tokens != call.local.at('b') * call.local.at('s'))
     return ref::combine(call);
   begin(call);
   CHECK(call.rows->n <= most_rows(call.local) && call.rows->n <= INT32_MAX, "{} rows for {} tokens",
@@ -69,9 +70,14 @@ void combine(const KernelCall& call) {
   // begin.
   for (int64_t i = 0; i < call.rows->n; ++i) list[end[token(i)]++] = static_cast<int32_t>(i);
   parallel_blocks(call.pool, tokens, token.width, [&](int64_t lo, int64_t hi) {
+    float made[kChunk];
     for (int64_t t = lo; t < hi; ++t) {
-      sum_rows(call.ins[0].as<float>(), list + (t == 0 ? 0 : end[t - 1]), list + end[t],
-               token.width, y.as<float>() + t * token.width);
+      const int32_t *from = list + (t == 0 ? 0 : end[t - 1]), *to = list + end[t];
+      in_chunks(0, token.width, [&](int64_t column, int64_t n) {
+        const int64_t at = t * token.width + column;
+        sum_rows(call.ins[0], token.width, column, from, to, target_row(y, at, made), n);
+        finish_row(y, at, n, made);
+      });
     }
   });
 }

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "base/bf16.h"
+
 namespace myriad::vec {
 
 // Up to four factors; step[k]: at[k] moves along the row, else it is one value for all of it.
@@ -22,6 +24,10 @@ void product_row(const Factors& x, float scale, float* out, int64_t n);
 void add_product_row(const Factors& x, float* acc, int64_t n);
 // sum of the products
 double dot_row(const Factors& x, int64_t n);
+
+// Between storage and what is computed with; narrowing rounds to nearest, ties to even, and keeps NaN.
+void widen_row(const Bf16* x, float* y, int64_t n);
+void narrow_row(const float* x, Bf16* y, int64_t n);
 
 // out = in[0] + in[1] + ..., left to right
 void add_row(const float* const* in, int operands, float* out, int64_t n);

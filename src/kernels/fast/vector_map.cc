@@ -228,6 +228,35 @@ void AdamwRow(const AdamW& a, const AdamWRow& x, int64_t n) {
   });
 }
 
+using U32 = hn::Rebind<uint32_t, F>;
+using U16 = hn::Rebind<uint16_t, F>;
+
+void WidenRow(const uint16_t* HWY_RESTRICT x, float* HWY_RESTRICT y, int64_t n) {
+  const F d;
+  const U32 wide;
+  const U16 half;
+  each_vector(d, n, [&](auto lanes, int64_t i) HWY_ATTR {
+    const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(wide, lanes.load(half, x + i)));
+    lanes.store(hn::BitCast(d, bits), d, y + i);
+  });
+}
+
+void NarrowRow(const float* HWY_RESTRICT x, uint16_t* HWY_RESTRICT y, int64_t n) {
+  const F d;
+  const U32 wide;
+  const hn::Rebind<int32_t, F> whole;
+  const U16 half;
+  const auto one = hn::Set(wide, 1), below_half = hn::Set(wide, 0x7fff), quiet = hn::Set(wide, 0x400000);
+  each_vector(d, n, [&](auto lanes, int64_t i) HWY_ATTR {
+    const VF v = lanes.load(d, x + i);
+    const auto bits = hn::BitCast(wide, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), one);
+    const auto rounded = hn::Add(bits, hn::Add(below_half, odd));
+    const auto kept = hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(v)), hn::Or(bits, quiet), rounded);
+    lanes.store(hn::DemoteTo(half, hn::BitCast(whole, hn::ShiftRight<16>(kept))), half, y + i);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace myriad::vec
 HWY_AFTER_NAMESPACE();
@@ -248,6 +277,8 @@ HWY_EXPORT(SigmoidRow);
 HWY_EXPORT(AnglesRow);
 HWY_EXPORT(RotateRow);
 HWY_EXPORT(AdamwRow);
+HWY_EXPORT(WidenRow);
+HWY_EXPORT(NarrowRow);
 
 void product_row(const Factors& x, float scale, float* out, int64_t n) {
   HWY_DYNAMIC_DISPATCH(ProductRow)(x, scale, out, n);
@@ -279,6 +310,12 @@ void rotate_row(const float* x1, const float* x2, const float* c, const float* s
 }
 void adamw_row(const AdamW& a, const AdamWRow& x, int64_t n) {
   HWY_DYNAMIC_DISPATCH(AdamwRow)(a, x, n);
+}
+void widen_row(const Bf16* x, float* y, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(WidenRow)(reinterpret_cast<const uint16_t*>(x), y, n);
+}
+void narrow_row(const float* x, Bf16* y, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(NarrowRow)(x, reinterpret_cast<uint16_t*>(y), n);
 }
 
 namespace {

@@ -84,7 +84,7 @@ void scores(const Dims& d, const T* q, const T* k, const Visible& seen, double s
   }
 }
 
-template <class T>
+template <class T, class L>
 void attention_typed(const KernelCall& call) {
   const Dims d(call.ins[0], call.ins[1], call.ins[2]);
   const Visible seen(call.ins.subspan(3));
@@ -100,7 +100,7 @@ void attention_typed(const KernelCall& call) {
           for (int64_t t = 0; t < d.t; ++t) m = std::max(m, z[t]);
           if (m == kNone) m = 0;
           for (int64_t t = 0; t < d.t; ++t) sum += z[t] = std::exp(z[t] - m);
-          call.outs[1].as<T>()[row] = static_cast<T>(sum == 0 ? kNone : std::log(sum) + m);
+          call.outs[1].as<L>()[row] = static_cast<L>(sum == 0 ? kNone : std::log(sum) + m);
           for (int64_t u = 0; u < d.u; ++u) {
             double o = 0;
             for (int64_t t = 0; t < d.t; ++t)
@@ -111,11 +111,12 @@ void attention_typed(const KernelCall& call) {
 }
 
 // Gradients of one (b, g): dk, dv summed over its queries in the order (s, r).
-template <class T>
+template <class T, class L>
 void attention_grad_group(const KernelCall& call, const Dims& d, int64_t b, int64_t g) {
   const Visible seen(call.ins.subspan(6));
   const T *q = call.ins[0].as<T>(), *k = call.ins[1].as<T>(), *v = call.ins[2].as<T>();
-  const T *o = call.ins[3].as<T>(), *lse = call.ins[4].as<T>(), *d_o = call.ins[5].as<T>();
+  const T *o = call.ins[3].as<T>(), *d_o = call.ins[5].as<T>();
+  const L* lse = call.ins[4].as<L>();
   const double scale = call.op->attrs.scale;
   double* z = reinterpret_cast<double*>(call.scratch);
   double *dk = z + d.t, *dv = dk + d.t * d.h;
@@ -168,15 +169,16 @@ void rope(const KernelCall& call) {
 
 void attention(const KernelCall& call) {
   begin(call);
-  by_real(call.ins[0].dtype, [&](auto zero) { attention_typed<decltype(zero)>(call); });
+  by_reals(call.ins[0].dtype, call.outs[1].dtype,
+           [&](auto of_q, auto of_lse) { attention_typed<decltype(of_q), decltype(of_lse)>(call); });
 }
 
 void attention_grad(const KernelCall& call) {
   begin(call);
   const Dims d(call.ins[0], call.ins[1], call.ins[2]);
-  by_real(call.ins[0].dtype, [&](auto zero) {
+  by_reals(call.ins[0].dtype, call.ins[4].dtype, [&](auto of_q, auto of_lse) {
     for (int64_t b = 0; b < d.b; ++b)
-      for (int64_t g = 0; g < d.g; ++g) attention_grad_group<decltype(zero)>(call, d, b, g);
+      for (int64_t g = 0; g < d.g; ++g) attention_grad_group<decltype(of_q), decltype(of_lse)>(call, d, b, g);
   });
 }
 

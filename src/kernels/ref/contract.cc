@@ -6,17 +6,23 @@ namespace myriad::ref {
 
 namespace {
 
-// Product of the N operands at the given offsets.
-template <int N, class T>
-double product(const T* const* x, const Offsets& at) {
+// An operand of any real type.
+struct AnyReal {
+  const Tensor* tensor = nullptr;
+  double operator[](int64_t i) const { return real_at(*tensor, i); }
+};
+
+// Product of the N operands at the given offsets; X: a pointer or AnyReal.
+template <int N, class X>
+double product(const X* x, const Offsets& at) {
   double p = 1;
   for (int k = 0; k < N; ++k) p *= static_cast<double>(x[k][at[k]]);
   return p;
 }
 
 // Sum of products over the contracted loops, the last one innermost.
-template <int N, class T>
-double sum_of_products(const LoopNest& nest, const T* const* x, const Offsets& base) {
+template <int N, class X>
+double sum_of_products(const LoopNest& nest, const X* x, const Offsets& base) {
   if (nest.sums == 0) return product<N>(x, base);
   const Loop& inner = nest.sum[nest.sums - 1];
   const auto outer = nest.sum_loops().first(nest.sums - 1);
@@ -34,8 +40,8 @@ double sum_of_products(const LoopNest& nest, const T* const* x, const Offsets& b
   return sum;
 }
 
-template <int N, class T>
-void run(const LoopNest& nest, const T* const* x, double scale, T* y) {
+template <int N, class X, class T>
+void run(const LoopNest& nest, const X* x, double scale, T* y) {
   const int64_t n = points(nest.out_loops());
   Walk walk(nest.out_loops());
   for (int64_t i = 0; i < n; ++i, walk.next()) {
@@ -43,20 +49,8 @@ void run(const LoopNest& nest, const T* const* x, double scale, T* y) {
   }
 }
 
-template <class T>
-void run_typed(const KernelCall& call, double scale) {
-  const LoopNest nest = make_nest(*call.op, call.local);
-  const T* x[kMaxOperands] = {};
-  for (int k = 0; k < nest.operands; ++k) {
-    const Tensor& t = call.ins[nest.operand[k]];
-    CHECK(t.dtype == call.outs[0].dtype, "contract of {} into {}", name_of(t.dtype),
-          name_of(call.outs[0].dtype));
-    x[k] = t.as<T>();
-  }
-  for (size_t i = 0; i < call.ins.size(); ++i) {
-    if (call.ins[i].dims == 0) scale *= scalar(call.ins[i]);
-  }
-  T* y = call.outs[0].as<T>();
+template <class X, class T>
+void run_all(const LoopNest& nest, const X* x, double scale, T* y) {
   switch (nest.operands) {
     case 0:
       return run<0>(nest, x, scale, y);
@@ -69,6 +63,25 @@ void run_typed(const KernelCall& call, double scale) {
     default:
       return run<4>(nest, x, scale, y);
   }
+}
+
+template <class T>
+void run_typed(const KernelCall& call, double scale) {
+  const LoopNest nest = make_nest(*call.op, call.local);
+  const T* same[kMaxOperands] = {};
+  AnyReal any[kMaxOperands];
+  bool all_same = true;
+  for (int k = 0; k < nest.operands; ++k) {
+    const Tensor& t = call.ins[nest.operand[k]];
+    all_same &= t.dtype == call.outs[0].dtype;
+    same[k] = t.as<T>();
+    any[k].tensor = &t;
+  }
+  for (size_t i = 0; i < call.ins.size(); ++i) {
+    if (call.ins[i].dims == 0) scale *= scalar(call.ins[i]);
+  }
+  T* y = call.outs[0].as<T>();
+  return all_same ? run_all(nest, same, scale, y) : run_all(nest, any, scale, y);
 }
 
 }  // namespace

@@ -60,6 +60,16 @@ void add(const KernelCall& call) {
   });
 }
 
+void cast(const KernelCall& call) {
+  begin(call);
+  by_reals(call.ins[0].dtype, call.outs[0].dtype, [&](auto from, auto to) {
+    using T = decltype(to);
+    const auto* x = call.ins[0].as<decltype(from)>();
+    const int64_t n = call.outs[0].elements();
+    for (int64_t i = 0; i < n; ++i) call.outs[0].as<T>()[i] = static_cast<T>(x[i]);
+  });
+}
+
 void rsqrt(const KernelCall& call) {
   const double a = call.op->attrs.a, b = call.op->attrs.b;
   map1(call, [=](double x) { return 1 / std::sqrt(a * x + b); });

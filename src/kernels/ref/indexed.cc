@@ -39,11 +39,11 @@ void pick(const KernelCall& call) {
   const int64_t v = z.size[z.dims - 1], lo = z.lo[z.dims - 1], n = call.outs[0].elements();
   const int64_t k = ids_per_row(z, call.ins[1]);
   const int32_t* ids = call.ins[1].as<int32_t>();
-  by_real(z.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_reals(z.dtype, call.outs[0].dtype, [&](auto from, auto to) {
+    using T = decltype(to);
     for (int64_t i = 0; i < n; ++i) {
       const int64_t j = local_index(ids[i], lo, v);
-      call.outs[0].as<T>()[i] = j < 0 ? T(0) : z.as<T>()[i / k * v + j];
+      call.outs[0].as<T>()[i] = j < 0 ? T(0) : static_cast<T>(z.as<decltype(from)>()[i / k * v + j]);
     }
   });
 }
@@ -54,12 +54,14 @@ void unpick(const KernelCall& call) {
   const int64_t v = dz.size[dz.dims - 1], lo = dz.lo[dz.dims - 1], n = call.ins[0].elements();
   const int64_t k = ids_per_row(dz, call.ins[1]);
   const int32_t* ids = call.ins[1].as<int32_t>();
-  by_real(dz.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_reals(call.ins[0].dtype, dz.dtype, [&](auto from, auto to) {
+    using T = decltype(to);
     std::fill_n(dz.as<T>(), dz.elements(), T(0));
     for (int64_t i = 0; i < n; ++i) {
       const int64_t j = local_index(ids[i], lo, v);
-      if (j >= 0) dz.as<T>()[i / k * v + j] += call.ins[0].as<T>()[i];
+      if (j < 0) continue;
+      T& sum = dz.as<T>()[i / k * v + j];
+      sum = static_cast<T>(sum + call.ins[0].as<decltype(from)>()[i]);
     }
   });
 }
@@ -88,13 +90,15 @@ void scatter_rows(const KernelCall& call) {
   const Tensor& table = call.outs[0];
   const int64_t d = table.size[1], n = call.ins[1].elements();
   const int32_t* ids = call.ins[1].as<int32_t>();
-  by_real(table.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_reals(call.ins[0].dtype, table.dtype, [&](auto from, auto to) {
+    using T = decltype(to);
+    const auto* rows = call.ins[0].as<decltype(from)>();
     std::fill_n(table.as<T>(), table.elements(), T(0));
     for (int64_t i = 0; i < n; ++i) {
       const int64_t j = local_index(ids[i], table.lo[0], table.size[0]);
       if (j < 0) continue;
-      for (int64_t k = 0; k < d; ++k) table.as<T>()[j * d + k] += call.ins[0].as<T>()[i * d + k];
+      T* to_row = table.as<T>() + j * d;
+      for (int64_t k = 0; k < d; ++k) to_row[k] = static_cast<T>(to_row[k] + rows[i * d + k]);
     }
   });
 }

@@ -12,35 +12,35 @@ namespace {
 // count as exp(-inf).
 double shift(double m) { return m == -std::numeric_limits<double>::infinity() ? 0 : m; }
 
-// f(T(), rows, v) for a z of "...v".
+// f(T(), U(), rows, v) for a z of "...v" of type T; U: the type of `other`.
 template <class F>
-void by_rows(const KernelCall& call, F f) {
+void by_rows(const KernelCall& call, const Tensor& other, F f) {
   begin(call);
   const Tensor& z = call.ins[0];
   const int64_t v = z.size[z.dims - 1];
   int64_t rows = 1;
   for (int d = 0; d + 1 < z.dims; ++d) rows *= z.size[d];
-  by_real(z.dtype, [&](auto zero) { f(zero, rows, v); });
+  by_reals(z.dtype, other.dtype, [&](auto of_z, auto of_other) { f(of_z, of_other, rows, v); });
 }
 
 }  // namespace
 
 void max_stop(const KernelCall& call) {
-  by_rows(call, [&](auto zero, int64_t rows, int64_t v) {
-    using T = decltype(zero);
-    const T* z = call.ins[0].as<T>();
+  by_rows(call, call.outs[0], [&](auto of_z, auto of_m, int64_t rows, int64_t v) {
+    using T = decltype(of_m);
+    const auto* z = call.ins[0].as<decltype(of_z)>();
     for (int64_t i = 0; i < rows; ++i) {
-      T m = -std::numeric_limits<T>::infinity();
-      for (int64_t j = 0; j < v; ++j) m = std::max(m, z[i * v + j]);
-      call.outs[0].as<T>()[i] = m;
+      double m = -std::numeric_limits<double>::infinity();
+      for (int64_t j = 0; j < v; ++j) m = std::max(m, static_cast<double>(z[i * v + j]));
+      call.outs[0].as<T>()[i] = static_cast<T>(m);
     }
   });
 }
 
 void sum_exp(const KernelCall& call) {
-  by_rows(call, [&](auto zero, int64_t rows, int64_t v) {
-    using T = decltype(zero);
-    const T* z = call.ins[0].as<T>();
+  by_rows(call, call.ins[1], [&](auto of_z, auto of_m, int64_t rows, int64_t v) {
+    using T = decltype(of_m);
+    const auto* z = call.ins[0].as<decltype(of_z)>();
     for (int64_t i = 0; i < rows; ++i) {
       const double m = shift(call.ins[1].as<T>()[i]);
       double sum = 0;
@@ -51,12 +51,13 @@ void sum_exp(const KernelCall& call) {
 }
 
 void exp_scale(const KernelCall& call) {
-  by_rows(call, [&](auto zero, int64_t rows, int64_t v) {
-    using T = decltype(zero);
+  by_rows(call, call.ins[1], [&](auto of_z, auto of_m, int64_t rows, int64_t v) {
+    using T = decltype(of_z);
+    using U = decltype(of_m);
     const T* z = call.ins[0].as<T>();
     T* y = call.outs[0].as<T>();
     for (int64_t i = 0; i < rows; ++i) {
-      const double m = shift(call.ins[1].as<T>()[i]), dy = call.ins[2].as<T>()[i];
+      const double m = shift(call.ins[1].as<U>()[i]), dy = call.ins[2].as<U>()[i];
       for (int64_t j = 0; j < v; ++j) {
         y[i * v + j] = static_cast<T>(std::exp(static_cast<double>(z[i * v + j]) - m) * dy);
       }

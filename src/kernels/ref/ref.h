@@ -1,4 +1,4 @@
-// Plain-loop kernels for f32 and f64: the oracle for the fast ones, and what f64 runs on. Sums are
+// Plain-loop kernels for f32, f64 and bf16: the oracle for the fast ones, and what f64 runs on. Sums are
 // kept in double and rounded once, unless a line says otherwise. All run in line and take any
 // sizes.
 #pragma once
@@ -11,6 +11,7 @@ void contract(const KernelCall& call);  // ref/contract.cc
 void broadcast(const KernelCall& call);
 
 void add(const KernelCall& call);  // ref/elementwise.cc
+void cast(const KernelCall& call);
 void rsqrt(const KernelCall& call);
 void recip(const KernelCall& call);
 void log(const KernelCall& call);
@@ -46,7 +47,7 @@ void rounds(const KernelCall& call);
 size_t experts_scratch(const Op& op, const LabelSizes& local, DType real);  // but for count
 
 void dispatch(const KernelCall& call);  // ref/routed.cc
-void combine(const KernelCall& call);   // sums in the tensor's own type, in the order of rows
+void combine(const KernelCall& call);   // sums in the tensor's own type (bf16: in float), in the order of rows
 void leads(const KernelCall& call);
 void spread(const KernelCall& call);
 void collapse(const KernelCall& call);

@@ -1,4 +1,7 @@
 // Between tokens "bs..." and routed rows "ebs...".
+#include <algorithm>
+#include <vector>
+
 #include "kernels/call.h"
 #include "kernels/ref/ref.h"
 #include "kernels/rows.h"
@@ -15,6 +18,22 @@ int64_t choice_of(const KernelCall& call, const TokensOfRows& token, int64_t i) 
     if (chosen[j] == e) return j;
   }
   CHECK(false, "row {}: expert {} is not among its token's choices", i, e);
+}
+
+template <class T, class Sum>
+void add_rows(const KernelCall& call, const TokensOfRows& token, const T* x, Sum* sums) {
+  for (int64_t i = 0; i < call.rows->n; ++i) {
+    Sum* to = sums + token(i) * token.width;
+    for (int64_t d = 0; d < token.width; ++d) to[d] = static_cast<Sum>(to[d] + x[i * token.width + d]);
+  }
+}
+
+// Sums in float, rounded once.
+void combine_narrow(const KernelCall& call, const TokensOfRows& token) {
+  const Tensor& y = call.outs[0];
+  std::vector<float> sums(static_cast<size_t>(y.elements()), 0.0f);
+  add_rows(call, token, call.ins[0].as<Bf16>(), sums.data());
+  std::transform(sums.begin(), sums.end(), y.as<Bf16>(), [](float x) { return Bf16(x); });
 }
 
 }  // namespace
@@ -35,14 +54,11 @@ void combine(const KernelCall& call) {
   begin(call);
   const Tensor& y = call.outs[0];
   const TokensOfRows token(call, y);
+  if (y.dtype == DType::bf16) return combine_narrow(call, token);
   by_real(y.dtype, [&](auto zero) {
     using T = decltype(zero);
     std::fill_n(y.as<T>(), y.elements(), T(0));
-    for (int64_t i = 0; i < call.rows->n; ++i) {
-      const T* from = call.ins[0].as<T>() + i * token.width;
-      T* to = y.as<T>() + token(i) * token.width;
-      for (int64_t d = 0; d < token.width; ++d) to[d] += from[d];
-    }
+    add_rows(call, token, call.ins[0].as<T>(), y.as<T>());
   });
 }
 

@@ -11,10 +11,6 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-double real_at(const Tensor& t, int64_t i) {
-  return t.dtype == DType::f32 ? static_cast<double>(t.as<float>()[i]) : t.as<double>()[i];
-}
-
 struct Pick {
   double score;
   int64_t at;

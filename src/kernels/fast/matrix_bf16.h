@@ -1,0 +1,13 @@
+// Products of bf16 by oneDNN's primitives, which are made once for each size and thread and kept.
+#pragma once
+
+#include "kernels/fast/matrix.h"
+
+namespace myriad {
+
+// Of the processor.
+bool has_bf16_products();
+// C = alpha A B, single-threaded; A, B: bf16, k > 0. Only where has_bf16_products().
+void bf16_product(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b, MatrixOut c);
+
+}  // namespace myriad

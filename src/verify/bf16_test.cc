@@ -10,7 +10,7 @@
 namespace myriad {
 namespace {
 
-// Rows of a language with one rule: the next token is a function of the last two, but for one in eight.
+// Rows of a language with two rules: the next token is a function of the last, of four in one of that before the last.
 Batch learnable(int64_t rows, int64_t sequence, int64_t vocabulary, int64_t step) {
   Batch b{.rows = rows, .sequence = sequence};
   const auto n = static_cast<uint64_t>(vocabulary);
@@ -21,7 +21,7 @@ Batch learnable(int64_t rows, int64_t sequence, int64_t vocabulary, int64_t step
     std::vector<uint64_t> t = {any(0) % n, any(1) % n};
     for (int64_t at = 2; at < sequence + 2; ++at) {
       const uint64_t r = any(at);
-      t.push_back(r % 8 == 0 ? r / 8 % n : (3 * t[t.size() - 1] + 5 * t[t.size() - 2] + 1) % n);
+      t.push_back((r % 4 == 0 ? t[t.size() - 2] + 7 : 5 * t.back() + 3) % n);
     }
     for (int64_t at = 0; at < sequence; ++at) {
       b.ids.push_back(static_cast<int32_t>(t[static_cast<size_t>(at) + 1]));
@@ -47,7 +47,7 @@ JobConfig config(DType real) {
                     .positions = 64,
                     .norm_eps = 1e-5,
                     .tied = false,
-                    .initializer_range = 0.02},
+                    .initializer_range = 0.1},
           .plan = resolve({.dp = 2, .micro_batches = 2}, 2, kRows),
           .rows = kRows,
           .sequence = kSequence,
@@ -60,15 +60,15 @@ std::vector<double> curve(DType real, uint64_t seed, const std::vector<Batch>& b
   job.initialise(seed);
   std::vector<double> out(static_cast<size_t>(kSteps / kWindow), 0.0);
   for (int64_t i = 0; i < kSteps; ++i) {
-    const double lr = 6e-3 * std::min(1.0, static_cast<double>(i + 1) / 16);
+    const double lr = 3e-3 * std::min(1.0, static_cast<double>(i + 1) / 16);
     out[static_cast<size_t>(i / kWindow)] +=
         job.step(batches[static_cast<size_t>(i)], {.lr = lr, .step = i + 1}).loss() / static_cast<double>(kWindow);
   }
   return out;
 }
 
-// Seeds alone spread fp32's curves: `noise`, a window's standard deviation. The bf16 curve of a seed stays within two of them of the fp32
-// curve of the same seed in every window (with a floor of 0.01 nats, where seeds hardly differ), and half of one on average.
+// Seeds alone spread fp32's curves: `noise`, a window's standard deviation. The bf16 curve of a seed stays within one of them of the fp32
+// curve of the same seed in every window (with a floor of 0.003 nats, where seeds hardly differ), and a fifth of one on average.
 TEST(Bf16, LossCurveWithinTheNoiseOfSeeds) {
   constexpr int kSeeds = 5;
   Pool pool(2);
@@ -91,11 +91,11 @@ TEST(Bf16, LossCurveWithinTheNoiseOfSeeds) {
     }
     fmt::print("  window {}: loss {:.3f}, noise of seeds {:.4f}, bf16 apart by at most {:.4f}, on average {:+.4f}\n", w,
                mean, noise, worst, apart);
-    EXPECT_LE(worst, std::max(2 * noise, 0.01)) << "window " << w;
+    EXPECT_LE(worst, std::max(noise, 0.003)) << "window " << w;
     total_noise += noise;
     total_apart += std::abs(apart);
   }
-  EXPECT_LE(total_apart, total_noise / 2);
+  EXPECT_LE(total_apart, total_noise / 5);
   EXPECT_LT(wide[0].back(), 0.6 * wide[0].front()) << "nothing was learned: the test says nothing";
 }
 

@@ -105,6 +105,7 @@ class Golden : public testing::TestWithParam<const char*> {};
 
 TEST_P(Golden, DoubleReference) { check(GetParam(), layouts(), DType::f64, KernelSet::ref); }
 TEST_P(Golden, SingleFast) { check(GetParam(), layouts(), DType::f32, KernelSet::fast); }
+TEST_P(Golden, Bf16Fast) { check(GetParam(), layouts(), DType::bf16, KernelSet::fast); }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Golden, testing::ValuesIn(kCases),
                          [](const auto& p) { return std::string(p.param); });
@@ -118,6 +119,9 @@ TEST_P(ExpertGolden, DoubleReference) {
 }
 TEST_P(ExpertGolden, SingleFast) {
   check(GetParam(), expert_layouts(micro_batches_of(GetParam())), DType::f32, KernelSet::fast);
+}
+TEST_P(ExpertGolden, Bf16Fast) {
+  check(GetParam(), expert_layouts(micro_batches_of(GetParam())), DType::bf16, KernelSet::fast);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, ExpertGolden,

@@ -139,6 +139,11 @@ std::vector<Variant> all_variants() {
     v.model.tied = true;
     v.model.family = Family::qwen3;
   });
+  add("bf16experts", true, Targets::most, [](Variant& v) {
+    v.real = DType::bf16;
+    v.model.family = Family::mixtral;
+    v.model.moe = {.experts = 5, .top_k = 2, .expert_ffn = 6};
+  });
   return all;
 }
 

@@ -88,12 +88,14 @@ void collapse(const KernelCall& call) {
   const int64_t width = width_of(call.outs[0]);
   by_real(call.outs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    std::fill_n(call.outs[0].as<T>(), call.outs[0].elements(), T(0));
+    using Sum = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;  // bf16: rounded once
+    std::vector<Sum> sums(static_cast<size_t>(call.outs[0].elements()), Sum(0));
     for (int64_t i = 0; i < call.rows->n; ++i) {
       const T* from = call.ins[0].as<T>() + i * width;
-      T* to = call.outs[0].as<T>() + lead(i) * width;
-      for (int64_t d = 0; d < width; ++d) to[d] += from[d];
+      Sum* to = sums.data() + lead(i) * width;
+      for (int64_t d = 0; d < width; ++d) to[d] += static_cast<Sum>(from[d]);
     }
+    std::transform(sums.begin(), sums.end(), call.outs[0].as<T>(), [](Sum x) { return T(x); });
   });
 }
 

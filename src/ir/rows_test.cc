@@ -46,6 +46,11 @@ TEST(Rows, LinearSets) {
   EXPECT_EQ(linear(op(Row::rope, {"bsgh", "bs"}, {"bsgh"})), (Masks{1}));
   EXPECT_EQ(linear(op(Row::attention_grad, std::vector<std::string>(10, "b"), {"b", "b", "b"})),
             (Masks{32}));
+  Op cast = op(Row::cast, {"bs"}, {"bs"});
+  cast.in_types = {DType::bf16}, cast.out_types = {DType::f32};
+  EXPECT_EQ(linear(cast), (Masks{1}));
+  std::swap(cast.in_types, cast.out_types);
+  EXPECT_EQ(linear(cast), Masks{}) << "a sum of rounded parts is not the rounded sum";
   for (Row row : {Row::rsqrt, Row::silu, Row::gelu, Row::attention, Row::max_stop, Row::sum_exp, Row::log,
                   Row::recip, Row::sum_exact}) {
     EXPECT_EQ(linear(op(row, {"bs"}, {"bs"})), Masks{}) << info(row).name;

@@ -49,6 +49,26 @@ TEST(Differentiate, ValuesMadeFromStateAreMadeAgain) {
   EXPECT_EQ(count(p.backward, Row::read), 3);
 }
 
+// bf16: a weight's gradient is made in the type of its sum; that of an activation in its own.
+TEST(Differentiate, GradientsOfNarrowWeightsAreWide) {
+  Piece p{.name = "p"};
+  p.graph.activation = DType::bf16;
+  Builder b(p.graph, p.forward);
+  const int w = b.cast(b.read("p:w", "fd", {3, 4}, DType::f32), DType::bf16, "w");
+  const int x = b.input("x", "bsd", {2, 5, 4}, DType::bf16);
+  const int y = b.contract("bsd,fd->bsf", {x, w}, "y");
+  EXPECT_EQ(p.graph[y].dtype, DType::bf16);
+  differentiate(p);
+  EXPECT_EQ(p.graph[p.graph.at("d.w")].dtype, DType::f32);
+  EXPECT_EQ(p.graph[p.graph.at("d.x")].dtype, DType::bf16);
+  EXPECT_EQ(count(p.backward, Row::cast), 1) << "the weight's, made again";
+  const auto accum = std::find_if(p.backward.ops.begin(), p.backward.ops.end(),
+                                  [](const Op& op) { return op.row == Row::accum; });
+  ASSERT_NE(accum, p.backward.ops.end());
+  EXPECT_EQ(accum->ins[0], p.graph.at("d.w"));
+  EXPECT_EQ(accum->attrs.state, "g:w");
+}
+
 TEST(Differentiate, WhatIsMadeFromReadValuesIsMadeAgainToo) {
   Piece p{.name = "p"};
   Builder b(p.graph, p.forward);

@@ -1,6 +1,8 @@
 // Between one row a token and node and the rows of its choices on that node.
 #include <algorithm>
 #include <tuple>
+#include <type_traits>
+#include <vector>
 
 #include "kernels/call.h"
 #include "kernels/ref/ref.h"

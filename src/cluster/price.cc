@@ -217,9 +217,9 @@ class BodyPricer {
       device_kernel(t, Cost::attention, flops, flops / (peak_ * share), s);
       return;
     }
-    MatrixSize m;
-    if (row.engine == Engine::matrix && matrix_of(op, sizes, m)) {
+    if (is_product(op)) {
       flush();
+      const MatrixSize m = matrix_of(op, sizes);
       device_kernel(t, Cost::matrix, m.flops(), m.flops() > 0 ? matrix_seconds(d_, peak_, m) : 0,
                     s);
       return;
@@ -266,23 +266,20 @@ class BodyPricer {
     price_.steps[t] = {.seconds = seconds, .cost = Cost::attention};
   }
 
-  // A product of two operands that share a contracted label and each keep one.
-  static bool matrix_of(const Op& op, const LabelSizes& sizes, MatrixSize& m) {
-    if (op.ins.size() != 2) return false;
-    bool has_m = false, has_n = false, has_k = false;
+  static MatrixSize matrix_of(const Op& op, const LabelSizes& sizes) {
+    MatrixSize m;
     for (size_t i = 0; i < sizes.labels.size(); ++i) {
       const char l = sizes.labels[i];
       const auto in = [&](const std::string& labels) {
         return labels.find(l) != std::string::npos;
       };
-      const bool a = in(op.in_labels[0]), b = in(op.in_labels[1]), out = in(op.out_labels[0]);
+      const bool a = in(op.in_labels[0]), b = in(op.in_labels[1]);
       const double n = static_cast<double>(sizes.sizes[i]);
-      if (a && b && out) m.batch *= n;
-      if (a && b && !out) m.k *= n, has_k = true;
-      if (a && !b) m.m *= n, has_m = true;
-      if (b && !a) m.n *= n, has_n = true;
+      if (a && b) (in(op.out_labels[0]) ? m.batch : m.k) *= n;
+      if (a && !b) m.m *= n;
+      if (b && !a) m.n *= n;
     }
-    return has_m && has_n && has_k;
+    return m;
   }
 
   void device_kernel(int t, Cost cost, double flops, double compute_seconds, const Step& s) {

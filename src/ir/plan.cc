@@ -202,6 +202,7 @@ std::string show(const Plan& p) {
   else if (p.ranks_per_node > 0 && p.ranks_per_node < p.ranks())
     text += fmt::format(", nodes of {}", p.ranks_per_node);
   text += ", " + p.schedule;
+  if (p.recompute == Recompute::selective) text += ", recompute selective";
   if (p.recompute == Recompute::full) text += ", recompute full";
   if (p.grad_reduce == GradReduce::micro_batch) text += ", gradients reduced each micro-batch";
   return text;

@@ -9,7 +9,9 @@
 
 namespace myriad {
 
-enum class Recompute : uint8_t { none, full };
+// What the backward pass of a layer makes again: nothing; all but the outputs of matrix products and
+// attention (Row's engine, is_product); everything.
+enum class Recompute : uint8_t { none, selective, full };
 // How the rows of experts cross from node to node, see docs/experts.md.
 enum class Dispatch : uint8_t { flat, node_gather, node_relay };
 const char* name_of(Dispatch dispatch);

@@ -246,6 +246,19 @@ const RowInfo& info(Row row) {
   return r;
 }
 
+bool is_product(const Op& op) {
+  if (info(op.row).engine != Engine::matrix || op.ins.size() != 2) return false;
+  const auto has = [](const std::string& labels, char l) { return labels.find(l) != std::string::npos; };
+  bool contracts = false, keeps_left = false, keeps_right = false;
+  for (char l : op.size.labels) {
+    const bool left = has(op.in_labels[0], l), right = has(op.in_labels[1], l);
+    contracts |= left && right && !has(op.out_labels[0], l);
+    keeps_left |= left && !right;
+    keeps_right |= right && !left;
+  }
+  return contracts && keeps_left && keeps_right;
+}
+
 Row row_named(std::string_view name) {
   for (const RowInfo& r : kTable) {
     if (name == r.name) return r.row;

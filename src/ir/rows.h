@@ -33,6 +33,8 @@ struct RowInfo {
 };
 
 const RowInfo& info(Row row);
+// Whether an op has the form of a matrix product: two operands that share a contracted label and each keep one of their own.
+bool is_product(const Op& op);
 Row row_named(std::string_view name);  // throws Error
 
 }  // namespace myriad

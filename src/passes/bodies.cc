@@ -106,7 +106,7 @@ class Bodies {
   };
 
   // The bodies of a piece in the order they run.
-  std::vector<Part> parts_of(Piece& piece, bool recompute_all) const {
+  std::vector<Part> parts_of(Piece& piece, Recompute how) const {
     std::vector<Part> parts;
     int last = 0;
     for (const Op& op : piece.forward.ops) last = std::max(last, op.part);
@@ -124,15 +124,21 @@ class Bodies {
     for (int p = 0; p <= last; ++p)
       add(ops_of(piece.forward, p, true), Part::forward, p, ".forward");
     if (options_.forward_only) return parts;
-    if (recompute_all && last > 0) {
+    if (how == Recompute::full && last > 0) {
       for (int p = 0; p <= last; ++p)
         add(ops_of(piece.forward, p, false), Part::again, p, ".again");
     }
+    std::set<int> kept = outputs_of_products(piece.forward);
     for (int p = last; p >= 0; --p) {
       Body b = ops_of(piece.backward, p, true);
+      const Body forward = ops_of(piece.forward, p, true);
       // A round keeps nothing: its backward makes it again.
-      if (p == piece.loop_part || (recompute_all && last == 0))
-        b = recompute(ops_of(piece.forward, p, true), b);
+      if (p == piece.loop_part || (how == Recompute::full && last == 0)) {
+        b = recompute(forward, b);
+      } else if (how == Recompute::selective) {
+        b = recompute(forward, b, kept);
+      }
+      for (int value : inputs_of(b)) kept.insert(value);  // there in any case
       for (int o : piece.backward.outputs) {
         for (const Op& op : b.ops) {
           if (std::find(op.outs.begin(), op.outs.end(), o) != op.outs.end()) b.outputs.push_back(o);
@@ -149,7 +155,7 @@ class Bodies {
     Sharder& sharder = *sharders_.at(rows)[i];
     const std::string suffix = out_.variants.size() > 1 ? fmt::format("/{}", rows) : "";
     const bool layer = i != v.pieces.units.front() && i != v.pieces.units.back();
-    std::vector<Part> parts = parts_of(piece, plan_.recompute == Recompute::full && layer);
+    std::vector<Part> parts = parts_of(piece, layer ? plan_.recompute : Recompute::none);
     const int x = graph.find("x"), y = graph.find("y"), rounds = graph.find("rounds");
     std::map<int, Layout> known;  // what earlier bodies took or handed on
     if (x >= 0) known[x] = boundary("x", graph[x]);

@@ -158,10 +158,12 @@ void differentiate(Piece& piece) {
   piece.backward.name = piece.name + ".backward";
 }
 
-Body recompute(const Body& forward, const Body& backward) {
+Body recompute(const Body& forward, const Body& backward, const std::set<int>& kept) {
   std::map<int, const Op*> maker;
   for (const Op& op : forward.ops) {
-    for (int o : op.outs) maker[o] = &op;
+    for (int o : op.outs) {
+      if (!kept.count(o)) maker[o] = &op;
+    }
   }
   Body out{.name = backward.name, .ops = {}, .outputs = backward.outputs};
   std::set<int> there;
@@ -181,6 +183,15 @@ Body recompute(const Body& forward, const Body& backward) {
     out.ops.push_back(op);
   }
   return out;
+}
+
+std::set<int> outputs_of_products(const Body& body) {
+  std::set<int> values;
+  for (const Op& op : body.ops) {
+    if (is_product(op) || info(op.row).engine == Engine::attention)
+      values.insert(op.outs.begin(), op.outs.end());
+  }
+  return values;
 }
 
 std::vector<int> inputs_of(const Body& body) {

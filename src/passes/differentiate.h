@@ -2,6 +2,7 @@
 // rules.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,12 @@ Body differentiate(Graph& graph, const Body& forward, const std::vector<Seed>& s
 void differentiate(Piece& piece);
 
 // Clones forward ops into the backward body before their first use, so that only the inputs of the
-// forward body are kept. A clone has its original's values: it is laid out alike and gives the same
-// bits.
-Body recompute(const Body& forward, const Body& backward);
+// forward body and `kept` values are kept. A clone has its original's values: it is laid out alike
+// and gives the same bits.
+Body recompute(const Body& forward, const Body& backward, const std::set<int>& kept = {});
+
+// Outputs of matrix products and of attention: dear to make again, unlike what is made from them.
+std::set<int> outputs_of_products(const Body& body);
 
 // Values a body reads but does not make, in order of first use.
 std::vector<int> inputs_of(const Body& body);

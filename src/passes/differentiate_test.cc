@@ -146,6 +146,16 @@ TEST(Recompute, KeepsOnlyTheInputsOfTheForwardBody) {
   EXPECT_EQ(again.outputs, p.backward.outputs);
 }
 
+TEST(Recompute, KeepsProductsIfAsked) {
+  const Piece p = differentiated(toy_layer(kToy, 2));
+  const std::set<int> products = outputs_of_products(p.forward);
+  EXPECT_EQ(names(p.graph, {products.begin(), products.end()}), (Strings{"u", "o"}));
+  const Body again = recompute(p.forward, p.backward, products);
+  EXPECT_EQ(names(p.graph, inputs_of(again)), (Strings{"d.y", "x", "u"}));
+  EXPECT_EQ(count(again, Row::silu), 1);
+  EXPECT_EQ(count(again, Row::read), 3);
+}
+
 TEST(Recompute, ClonesAreTheirOriginals) {
   const Piece p = differentiated(toy_layer(kToy, 2));
   const Body again = recompute(p.forward, p.backward);

@@ -235,11 +235,13 @@ TEST(Memory, RecomputeAndGpipeChangeThePeakAsTheyShould) {
     return plan_memory(lowered(toy, plan, 8), 0, some_scratch).peak_bytes;
   };
   const Plan base{.pp = 2, .micro_batches = 8};
-  Plan gpipe = base, recompute = base;
+  Plan gpipe = base, selective = base, full = base;
   gpipe.schedule = "gpipe";
-  recompute.recompute = Recompute::full;
+  selective.recompute = Recompute::selective;
+  full.recompute = Recompute::full;
   EXPECT_GT(peak(gpipe), peak(base));
-  EXPECT_LT(peak(recompute), peak(base));
+  EXPECT_LT(peak(selective), peak(base));
+  EXPECT_LT(peak(full), peak(selective));
 }
 
 TEST(Memory, ShownStates) {

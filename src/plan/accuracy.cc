@@ -55,12 +55,14 @@ Priced Bench::price(size_t row, const Cluster& cluster) {
     return p;
   }
   try {
-    check_ranks(cluster, m.run.plan.ranks());
+    PlannedRun run = m.run;
     System with = *system;
-    if (with.scores) with.scores->recomputed = m.selective;
-    SimulateOptions o = simulate_options(m.run, cluster, {.system = &with});
+    if (m.selective && with.selective_elementwise) run.plan.recompute = Recompute::selective;
+    if (m.selective && with.scores) with.scores->recomputed = !with.selective_elementwise;
+    check_ranks(cluster, run.plan.ranks());
+    SimulateOptions o = simulate_options(run, cluster, {.system = &with});
     auto& program = programs_[row];
-    if (!program) program = std::make_shared<Program>(lowered(m.run));
+    if (!program) program = std::make_shared<Program>(lowered(run));
     if (options_.memory && m.peak_bytes > 0) {
       o.memory = [&](int rank) {
         return plan_memory(*program, rank, {}, [&](const Value& v, char state) {

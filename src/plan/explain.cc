@@ -187,7 +187,9 @@ std::vector<Trial> trials(const PlannedRun& run, const Cluster& cluster) {
   }
   if (p.recompute != Recompute::none)
     plan("recompute off", [](Plan& q) { q.recompute = Recompute::none; });
-  if (p.recompute == Recompute::none)
+  if (p.recompute != Recompute::selective)
+    plan("recompute selective", [](Plan& q) { q.recompute = Recompute::selective; });
+  if (p.recompute != Recompute::full)
     plan("recompute full", [](Plan& q) { q.recompute = Recompute::full; });
   for (const Dispatch kind : {Dispatch::flat, Dispatch::node_gather, Dispatch::node_relay}) {
     Plan placed = p;

@@ -18,7 +18,7 @@ struct Measured {
   std::string cluster;        // shipped cluster that its hardware names
   std::string skipped;        // why it cannot be modelled; empty: it can
   PlannedRun run;             // resolved
-  bool selective = false;     // recomputes attention only
+  bool selective = false;     // recomputes what its system calls so (plan/system.h)
   double step_seconds = 0;    // as measured, by the FLOP formula of the source where it gave FLOPs
   int64_t peak_bytes = 0;     // 0: not measured
   int64_t message_bytes = 0;  // of an all-reduce; then there is no run

@@ -46,6 +46,24 @@ TEST(Predict, CountsEveryFlopOnceAndRecomputingInHfuOnly) {
   EXPECT_GT(none.mfu_full_attention, none.mfu);
 }
 
+// Only what is bound by memory is made again: no product, so the FLOPs of the step hardly grow.
+TEST(Predict, SelectiveRecomputingTradesMemoryForLittleTime) {
+  const auto of = [](Recompute how) {
+    return predict(small_run({.pp = 2, .micro_batches = 8, .recompute = how}, 8,
+                             small_model(8, 256), 64),
+                   small_cluster())
+        .simulation;
+  };
+  const Simulation none = of(Recompute::none), selective = of(Recompute::selective),
+                   full = of(Recompute::full);
+  EXPECT_GT(selective.step_seconds, none.step_seconds);
+  EXPECT_LT(selective.step_seconds, full.step_seconds);
+  EXPECT_NEAR(selective.stages[0].seconds[static_cast<int>(Cost::matrix)],
+              none.stages[0].seconds[static_cast<int>(Cost::matrix)], 1e-12);
+  EXPECT_LT(selective.stages[0].peak_bytes, none.stages[0].peak_bytes);
+  EXPECT_GT(selective.stages[0].peak_bytes, full.stages[0].peak_bytes);
+}
+
 TEST(Predict, MixedPrecisionMemoryIsEighteenBytesAParameter) {
   const PlannedRun run = small_run({}, 1, wide_model(2), 1);
   const Simulation s = predict(run, ideal_cluster()).simulation;

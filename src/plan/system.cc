@@ -31,11 +31,16 @@ void get(const YAML::Node& map, const char* key, T& to) {
 }
 
 System read(const YAML::Node& root, const std::string& file) {
-  check_keys(root, file, {"name", "about", "frameworks", "bytes", "scores", "zero", "sources"});
+  check_keys(root, file, {"name", "about", "frameworks", "bytes", "scores", "selective", "zero", "sources"});
   System s{.name = std::filesystem::path(file).stem(), .file = file};
   get(root, "name", s.name);
   get(root, "frameworks", s.frameworks);
   get(root, "zero", s.zero);
+  std::string selective = "attention";
+  get(root, "selective", selective);
+  if (selective != "attention" && selective != "elementwise")
+    throw Error(fmt::format("selective is {}", selective), file, "attention or elementwise");
+  s.selective_elementwise = selective == "elementwise";
   const YAML::Node bytes = root["bytes"], scores = root["scores"];
   check_keys(bytes, file, {"parameter", "activation", "gradient", "moment", "master"});
   get(bytes, "parameter", s.bytes.parameter);

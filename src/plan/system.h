@@ -16,6 +16,8 @@ struct System {
   ByteMap bytes;
   std::optional<WrittenScores> scores;  // none: fused attention
   int zero = -1;                        // of rows that do not say; -1: 0
+  bool selective_elementwise = false;   // its "selective recompute" is Recompute::selective; else
+                                        // attention alone is made again
 };
 
 // Throws Error naming file and key.

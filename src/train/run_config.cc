@@ -22,7 +22,7 @@ const std::vector<std::string> kDataKeys = {
     "corpus", "sources", "tokenizer", "vocabulary", "packing", "held_out_permille", "held_out_tokens", "cache"};
 const std::vector<std::string> kPackings = {"cut", "whole"};
 const std::vector<std::string> kSchedules = {"constant", "cosine", "linear", "wsd"};
-const std::vector<std::string> kRecompute = {"none", "full"};
+const std::vector<std::string> kRecompute = {"none", "selective", "full"};
 const std::vector<std::string> kGradReduce = {"step", "micro_batch"};
 const std::vector<std::string> kDtypes = {"fp32", "fp64", "bf16"};
 const std::vector<std::string> kKernels = {"fast", "reference"};

@@ -119,6 +119,36 @@ TEST(Formulae, RecomputedLayer) {
          "backward with recompute");
 }
 
+// What a layer keeps from its forward to its backward pass, in elements. Selective recompute sends
+// nothing again, and saves both normed inputs (with a number a token each), the SiLU and the product
+// of the SwiGLU. Queries, keys and the middle of the residual stream are kept before they are
+// turned or added, in the same room.
+TEST(Formulae, SelectivelyRecomputedLayer) {
+  const ModelConfig model = wide(2);
+  for (const bool sp : {false, true}) {
+    const auto run = [&](Recompute how) {
+      return lowered(model, {.tp = 8, .sp = sp, .recompute = how}, 1, kSequence);
+    };
+    const Program plain = run(Recompute::none), selective = run(Recompute::selective);
+    for (const char* body : {"layer.forward", "layer.backward"})
+      expect(sent_by(selective, body), sent_by(plain, body), body);
+    const auto kept = [&](const Program& p) {
+      int64_t elements = 0;
+      for (const LoweredBody& body : p.bodies) {
+        if (body.name != "layer.forward") continue;
+        for (int out : body.outputs) {
+          const Version& v = body.versions[out];
+          elements += local_elements(p.mesh, v.layout, (*body.graph)[v.value].sizes, 0);
+        }
+      }
+      return elements;
+    };
+    const int64_t stream = kSequence / (sp ? 8 : 1);
+    EXPECT_EQ(kept(plain) - kept(selective),
+              2 * stream * (model.hidden + 1) + 2 * kSequence * model.ffn / 8);
+  }
+}
+
 // Vocabulary cut over tp: the embedding's partial rows are added; the loss sends numbers a token
 // only; backward, the gradient of the head's input is added.
 TEST(Formulae, CutVocabulary) {

@@ -64,7 +64,7 @@ Plan random_plan(uint64_t seed, const Variant& v, int max_ranks) {
   p.micro_batches = 1 + draw.below(static_cast<int>(std::min<int64_t>(3, v.rows)));
   if (draw.real() < 0.3 && p.pp * 2 <= v.model.layers && p.micro_batches >= p.pp) p.vpp = 2;
   if (p.vpp == 1 && draw.real() < 0.3) p.schedule = "gpipe";
-  if (draw.real() < 0.5) p.recompute = Recompute::full;
+  p.recompute = static_cast<Recompute>(draw.below(3));
   return resolve(p, static_cast<int>(v.model.layers), v.rows);
 }
 

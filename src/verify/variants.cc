@@ -191,7 +191,7 @@ std::vector<Plan> memories(const Plan& base) {
   std::vector<Plan> out;
   for (int zero = 0; zero <= (base.dp > 1 ? 3 : 0); ++zero) {
     for (int sp = 0; sp <= (base.tp > 1 ? 1 : 0); ++sp) {
-      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         for (const GradReduce reduce : {GradReduce::step, GradReduce::micro_batch}) {
           // With one micro-batch or nothing to reduce over the default alone is tried.
           const bool usual = (reduce == GradReduce::micro_batch) == (zero >= 2);

@@ -128,7 +128,7 @@ class Bodies {
       for (int p = 0; p <= last; ++p)
         add(ops_of(piece.forward, p, false), Part::again, p, ".again");
     }
-    std::set<int> kept = outputs_of_products(piece.forward);
+    std::set<int> kept = dear_outputs(piece.forward);
     for (int p = last; p >= 0; --p) {
       Body b = ops_of(piece.backward, p, true);
       const Body forward = ops_of(piece.forward, p, true);

@@ -185,10 +185,11 @@ Body recompute(const Body& forward, const Body& backward, const std::set<int>& k
   return out;
 }
 
-std::set<int> outputs_of_products(const Body& body) {
+std::set<int> dear_outputs(const Body& body) {
   std::set<int> values;
   for (const Op& op : body.ops) {
-    if (is_product(op) || info(op.row).engine == Engine::attention)
+    const bool chosen = op.row == Row::topk || op.row == Row::fits;
+    if (chosen || is_product(op) || info(op.row).engine == Engine::attention)
       values.insert(op.outs.begin(), op.outs.end());
   }
   return values;

@@ -148,7 +148,7 @@ TEST(Recompute, KeepsOnlyTheInputsOfTheForwardBody) {
 
 TEST(Recompute, KeepsProductsIfAsked) {
   const Piece p = differentiated(toy_layer(kToy, 2));
-  const std::set<int> products = outputs_of_products(p.forward);
+  const std::set<int> products = dear_outputs(p.forward);
   EXPECT_EQ(names(p.graph, {products.begin(), products.end()}), (Strings{"u", "o"}));
   const Body again = recompute(p.forward, p.backward, products);
   EXPECT_EQ(names(p.graph, inputs_of(again)), (Strings{"d.y", "x", "u"}));

@@ -52,6 +52,44 @@ class Refusals(unittest.TestCase):
         self.refused(["verify", "golden", GOLDEN / "mixtral_micro", "--json"], "micro-batches")
 
 
+class Simulation(unittest.TestCase):
+    CLUSTER = """
+device: {memory_bytes: 80e9, memory_bandwidth: 2e12, peak_flops: {bf16: 300e12}}
+devices: 8
+levels: [{name: node, devices: 2, bandwidth: 2e11, latency: 1e-5}, {name: net, bandwidth: 2e10, latency: 1e-5}]
+"""
+
+    def simulated(self, *args):
+        r = myriad("simulate", "examples/tiny.yaml", "--json", *args)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return json.loads(r.stdout)
+
+    def test_which_cluster(self):
+        self.assertEqual(self.simulated("-s", "cluster=h100")["cluster"], "h100")
+        self.assertEqual(self.simulated("-s", "cluster=h100", "--cluster", "b200")["cluster"], "b200")
+        self.assertEqual(self.simulated()["cluster"], "laptop")
+
+    def test_odd_clusters(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def simulate(text, *args):
+                file = pathlib.Path(folder) / "odd.yaml"
+                file.write_text(text)
+                return myriad("simulate", "examples/tiny.yaml", "--cluster", file, "--json", *args)
+
+            for odd, words in {
+                self.CLUSTER.replace("memory_bytes: 80e9, ", ""): ["device.memory_bytes is not given"],
+                self.CLUSTER.replace("memory_bytes: 80e9", "memory_bytes: 0"): ["memory_bytes is 0", "positive"],
+                self.CLUSTER.replace("bandwidth: 2e11", "bandwidth: 0"): ["levels.node.bandwidth is 0", "positive"],
+                self.CLUSTER.replace("devices: 8", "devices: 4"): ["8 ranks", "4 devices"],
+            }.items():
+                r = simulate(odd)
+                self.assertEqual(r.returncode, 2, r.stdout)
+                for word in words:
+                    self.assertIn(word, r.stderr)
+            out = simulate(self.CLUSTER, "-s", "layout={tp: 4, dp: 2}")
+            self.assertIn("tp 4 spans nodes of 2", " ".join(json.loads(out.stdout)["warnings"]))
+
+
 class Golden(unittest.TestCase):
     def test_one_line_of_json(self):
         r = myriad("verify", "golden", GOLDEN / "llama_gqa", "-s", "layout.tp=2", "-s", "layout.dp=2", "--json")

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 
@@ -18,23 +20,27 @@ double Curve::at(double x) const {
   return below->second + t * (above->second - below->second);
 }
 
+std::string user_clusters() {
+  const char *config = std::getenv("XDG_CONFIG_HOME"), *home = std::getenv("HOME");
+  if (config && *config) return std::filesystem::path(config) / "myriad/clusters";
+  if (home && *home) return std::filesystem::path(home) / ".config/myriad/clusters";
+  return "";
+}
+
 std::string cluster_file(const std::string& name) {
   namespace fs = std::filesystem;
   if (fs::is_regular_file(name)) return name;
-  std::string names;
-  for (const char* folder : {"clusters", MYRIAD_CLUSTERS}) {
+  std::set<std::string> names;
+  for (const std::string& folder : {user_clusters(), std::string("clusters"), std::string(MYRIAD_CLUSTERS)}) {
     if (!fs::is_directory(folder)) continue;
-    const fs::path shipped = fs::path(folder) / (name + ".yaml");
-    if (fs::is_regular_file(shipped)) return shipped;
-    std::vector<std::string> all;
+    const fs::path file = fs::path(folder) / (name + ".yaml");
+    if (fs::is_regular_file(file)) return file;
     for (const auto& entry : fs::directory_iterator(folder)) {
-      if (entry.is_regular_file()) all.push_back(entry.path().stem());
+      if (entry.is_regular_file()) names.insert(entry.path().stem());
     }
-    std::sort(all.begin(), all.end());
-    names = fmt::format("{}", fmt::join(all, ", "));
   }
   throw Error(fmt::format("no cluster \"{}\"", name), "cluster",
-              fmt::format("the path of a YAML file, or one of: {}", names));
+              fmt::format("the path of a YAML file, or one of: {}", fmt::join(names, ", ")));
 }
 
 void check_ranks(const Cluster& c, int64_t ranks) {

@@ -41,14 +41,17 @@ struct Device {
          attention_backward =
              1;               // share of the peak in fused attention, at depth (head dim) as above
   double launch_seconds = 0;  // of one kernel on the device
+  double exact_rate = 0;      // elements a second in exact sums; 0: bound by memory like all else
   bool operator==(const Device&) const = default;
 };
 
-// What issues the kernels. A run takes the longer of device and host.
+// What issues the kernels. A run takes the longer of device and host; where ranks share workers,
+// host and device are one, and it takes both.
 struct Host {
   double issue_seconds = 0;   // a kernel
   double action_seconds = 0;  // an action of the program
   int workers = 0;            // virtual ranks share this many devices; 0: each rank has its own
+  double parallel = 0;        // share of a kernel that idle workers can help with (Amdahl)
   bool operator==(const Host&) const = default;
 };
 
@@ -58,6 +61,8 @@ struct Level {
   std::string name;
   int64_t devices = 0;  // 0: all; the last level only
   Curve bandwidth;  // a device, by group size at this level: bus bandwidth that collectives reach
+  double small_bytes = 0;  // collectives of fewer bytes take another protocol, with this bandwidth
+  Curve small_bandwidth;
   double send_bandwidth =
       0;  // of point-to-point, a device that has its own port; default: the smallest of the curve
   Curve latency;  // of a collective, by group size at this level
@@ -83,9 +88,12 @@ struct Cluster {
 Cluster read_cluster(const std::string& file);
 Cluster parse_cluster(const std::string& text, const std::string& name);
 
-// The file of a shipped cluster by name ("a100-80") or the path itself; throws Error with the names
-// there are.
+// The file of a cluster by name ("h100"), the user's own before a shipped one, or the path itself;
+// throws Error with the names there are.
 std::string cluster_file(const std::string& name_or_path);
+// Folder of the user's own clusters: $XDG_CONFIG_HOME/myriad/clusters, by default in ~/.config; it
+// need not exist. Empty: there is no home.
+std::string user_clusters();
 
 // Throws Error if the run needs more devices than there are.
 void check_ranks(const Cluster& cluster, int64_t ranks);

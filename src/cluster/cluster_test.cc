@@ -4,9 +4,11 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "cluster/cost.h"
+#include "cluster/write.h"
 
 namespace myriad {
 namespace {
@@ -76,6 +78,32 @@ TEST(ClusterFile, ShippedFilesAreGoodAndSaySources) {
   EXPECT_THROW(cluster_file("no-such"), Error);
 }
 
+TEST(ClusterFile, WrittenAndReadAgainIsTheSame) {
+  for (const auto& entry : std::filesystem::directory_iterator(MYRIAD_SOURCE "/clusters")) {
+    if (entry.is_directory()) continue;
+    const Cluster c = read_cluster(entry.path());
+    const Cluster again = parse_cluster(write_cluster(c, "for people"), "again.yaml");
+    EXPECT_EQ(again.name, c.name);
+    EXPECT_TRUE(again.device == c.device) << c.name;
+    EXPECT_TRUE(again.host == c.host) << c.name;
+    EXPECT_TRUE(again.levels == c.levels) << c.name;
+    EXPECT_EQ(again.devices, c.devices);
+    EXPECT_EQ(again.sources, c.sources);
+    EXPECT_EQ(again.fitted, c.fitted);
+  }
+}
+
+TEST(ClusterFile, TheUsersOwnComesFirst) {
+  const auto folder = std::filesystem::temp_directory_path() / "myriad_cluster_test";
+  setenv("XDG_CONFIG_HOME", folder.c_str(), 1);
+  EXPECT_NE(cluster_file("h100").find("clusters/h100.yaml"), std::string::npos);
+  std::filesystem::create_directories(user_clusters());
+  std::ofstream(user_clusters() + "/h100.yaml") << kGood;
+  EXPECT_EQ(cluster_file("h100"), user_clusters() + "/h100.yaml");
+  unsetenv("XDG_CONFIG_HOME");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ClusterFile, RefusesMoreRanksThanDevices) {
   const Cluster c = parse_cluster(std::string("devices: 16\n") + kGood, "c.yaml");
   check_ranks(c, 16);
@@ -119,6 +147,24 @@ TEST(CostLaw, RingTreeHierarchyAndDirect) {
   few.levels[1].oversubscription = 2;
   EXPECT_NEAR(send_seconds(few, big, 0, 8, 64), 1e-5 + big / (1e9 / 16), 1e-9);
   EXPECT_NEAR(send_seconds(few, big, 0, 7, 64), 1e-6 + big / 8e9, 1e-12);
+}
+
+TEST(CostLaw, SmallCollectivesTakeAnotherProtocol) {
+  std::string text = kGood;
+  const std::string fast = "bandwidth: 8e9, latency: 1e-6";
+  text.replace(text.find(fast), fast.size(),
+               "bandwidth: 8e9, small_bytes: 1e6, small_bandwidth: {2: 1e9, 8: 4e9}, latency: 1e-6");
+  const Cluster c = parse_cluster(text, "c");
+  const GroupShape node{8, {8, 1, 1, 1}}, pair{2, {2, 1, 1, 1}};
+  const auto seconds = [&](double bytes, const GroupShape& s) {
+    return collective_seconds(c, MoveKind::all_gather, bytes, s, 8).seconds;
+  };
+  EXPECT_NEAR(seconds(1e6, node), 1e-6 + 7.0 / 8 * 1e6 / 8e9, 1e-12);
+  EXPECT_NEAR(seconds(0.9e6, node), 1e-6 + 7.0 / 8 * 0.9e6 / 4e9, 1e-12);
+  EXPECT_NEAR(seconds(0.9e6, pair), 1e-6 + 1.0 / 2 * 0.9e6 / 1e9, 1e-12);
+  EXPECT_NE(refusal(text, "small_bandwidth: {2: 1e9, 8: 4e9}, ", "")
+                .find("levels.node.small_bandwidth is not given"),
+            std::string::npos);
 }
 
 TEST(CostLaw, MatrixProductsByWavesOfTiles) {

@@ -99,9 +99,12 @@ struct Pricer {
   const Cluster& c;
   const GroupShape& s;
   int64_t used;
+  double all_bytes;
 
   double bandwidth(int i) const {  // of one device at level i
-    return c.levels[i].bandwidth.at(static_cast<double>(s.members[i])) * port_share(c, i, used);
+    const Level& l = c.levels[i];
+    const Curve& curve = all_bytes < l.small_bytes ? l.small_bandwidth : l.bandwidth;
+    return curve.at(static_cast<double>(s.members[i])) * port_share(c, i, used);
   }
   double inside(int i) const {  // members of the group in one group below level i
     double n = 1;
@@ -152,7 +155,7 @@ struct Pricer {
 CollectiveCost collective_seconds(const Cluster& c, MoveKind kind, double bytes,
                                   const GroupShape& s, int64_t used) {
   if (s.ranks <= 1 || !sends(kind)) return {0, Algorithm::direct};
-  const Pricer p{c, s, used};
+  const Pricer p{c, s, used, bytes};
   if (kind == MoveKind::all_to_all || kind == MoveKind::exchange)
     return {p.direct(bytes), Algorithm::direct};
   const double passes = kind == MoveKind::all_reduce ? 2 : 1;

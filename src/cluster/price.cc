@@ -123,6 +123,10 @@ class BodyPricer {
         p.bytes = std::max(bytes_of(s.ins[0]), bytes_of(s.outs[0]));
         p.seconds = collective(s.what, s.atoms, p.bytes, rank_);
         ++price_.kernels;
+      } else if (s.kind == StepKind::move && !pricing_.fused) {  // a copy
+        const double bytes = 2 * bytes_of(s.outs[0]);
+        price_.steps[t].seconds = bytes > 0 ? kernel_seconds(d_, 0, bytes) : 0;
+        price_.kernels += bytes > 0;
       } else if (s.kind == StepKind::move) {  // a view
         made_in_kernel_.count(s.ins[0]) ? void(made_in_kernel_.insert(s.outs[0])) : void();
       }
@@ -226,6 +230,11 @@ class BodyPricer {
     }
     if (!pricing_.fused) flush();
     kernel_flops_ += work;
+    if (op.row == Row::sum_exact && d_.exact_rate > 0) {
+      double most = 0;
+      for (int v : s.ins) most = std::max(most, elements(v));
+      kernel_seconds_ += most / d_.exact_rate;
+    }
     double written = 0;
     for (int v : s.outs) written += elements(v);
     for (int v : s.ins) {  // an op without work moves data: it reads no more than it writes
@@ -330,11 +339,12 @@ class BodyPricer {
         if (last_use_[v] > kernel_end_) bytes += bytes_of(v);
       }
       StepPrice& p = price_.steps[kernel_end_];
-      p.seconds += bytes > 0 ? kernel_seconds(d_, kernel_flops_ / vector_peak_, bytes) : 0;
+      const double compute = std::max(kernel_flops_ / vector_peak_, kernel_seconds_);
+      p.seconds += bytes > 0 ? kernel_seconds(d_, compute, bytes) : 0;
       price_.kernels += bytes > 0;
     }
     kernel_end_ = -1;
-    kernel_bytes_ = kernel_flops_ = 0;
+    kernel_bytes_ = kernel_flops_ = kernel_seconds_ = 0;
     read_.clear();
     made_in_kernel_.clear();
   }
@@ -352,6 +362,7 @@ class BodyPricer {
   std::map<int, double> read_;        // version -> bytes, of the open kernel
   std::set<int> made_in_kernel_;
   double kernel_bytes_ = 0, kernel_flops_ = 0;
+  double kernel_seconds_ = 0;  // that it takes at least, for what FLOPs do not tell
   double rounds_ = 1;  // of a loop body
   int kernel_end_ = -1;
   BodyPrice price_;

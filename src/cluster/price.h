@@ -40,7 +40,8 @@ struct Pricing {
   ByteMap bytes;
   // Ops that stand together in a body, with no matrix product, attention or collective between
   // them, are one kernel: it reads each value made elsewhere once and writes each value needed
-  // elsewhere once. A product that is only added to a gradient sum is added as it is made.
+  // elsewhere once. A product that is only added to a gradient sum is added as it is made. Not
+  // fused, each op is a kernel and each slice a copy.
   bool fused = true;
   ExpertLoad load;  // every rank is priced as the busiest of its experts' owners
   std::optional<WrittenScores> scores;  // none: fused attention, which skips what is masked

@@ -143,7 +143,8 @@ void read_device(const Section& root, Device& d) {
   const Section s =
       root.child("device", {"name", "memory_bytes", "reserved_bytes", "memory_bandwidth",
                             "memory_share", "peak_flops", "vector_flops", "units", "tiles", "depth",
-                            "attention_forward", "attention_backward", "launch_seconds"});
+                            "attention_forward", "attention_backward", "launch_seconds",
+                            "exact_rate"});
   s.text("name", d.name);
   s.positive("memory_bytes", d.memory_bytes, true);
   s.number("reserved_bytes", d.reserved_bytes, 0, d.memory_bytes);
@@ -173,15 +174,17 @@ void read_device(const Section& root, Device& d) {
   s.positive("attention_forward", d.attention_forward, false, 1);
   s.positive("attention_backward", d.attention_backward, false, 1);
   s.number("launch_seconds", d.launch_seconds);
+  s.number("exact_rate", d.exact_rate);
 }
 
 void read_host(const Section& root, Host& h) {
-  const Section s = root.child("host", {"issue_seconds", "action_seconds", "workers"});
+  const Section s = root.child("host", {"issue_seconds", "action_seconds", "workers", "parallel"});
   s.number("issue_seconds", h.issue_seconds);
   s.number("action_seconds", h.action_seconds);
   int64_t workers = 0;
   s.count("workers", workers, 1);
   h.workers = static_cast<int>(workers);
+  s.number("parallel", h.parallel, 0, 1);
 }
 
 Level read_level(const Section& s) {
@@ -191,6 +194,8 @@ Level read_level(const Section& s) {
   s.count("devices", l.devices, 1);
   s.curve("bandwidth", l.bandwidth, true, true);
   s.curve("latency", l.latency, false, true);
+  s.number("small_bytes", l.small_bytes);
+  s.curve("small_bandwidth", l.small_bandwidth, true, l.small_bytes > 0);
   l.send_bandwidth =
       std::min_element(l.bandwidth.points.begin(), l.bandwidth.points.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; })
@@ -274,8 +279,9 @@ Cluster read(const YAML::Node& node, const std::string& name, const std::string&
         n.IsMap() && n["name"].IsDefined() && n["name"].IsScalar() ? n["name"].Scalar() : "?";
     c.levels.push_back(
         read_level(Section(n, "levels." + level, file, numbers,
-                           {"name", "devices", "bandwidth", "send_bandwidth", "latency",
-                            "send_latency", "ports", "oversubscription"})));
+                           {"name", "devices", "bandwidth", "small_bytes", "small_bandwidth",
+                            "send_bandwidth", "latency", "send_latency", "ports",
+                            "oversubscription"})));
   }
   check_levels(c);
   root.texts("sources", c.sources);

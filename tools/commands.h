@@ -23,6 +23,7 @@ void add_data(CLI::App& app, int& status);
 void add_data_encode(CLI::App& data, int& status);
 void add_data_show(CLI::App& data, int& status);
 void add_simulate(CLI::App& app, int& status);
+void add_calibrate(CLI::App& app, int& status);
 
 // "-s KEY=VALUE", any number of times.
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides, const char* example);

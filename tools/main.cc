@@ -56,6 +56,7 @@ int run(int argc, char** argv) {
   add_verify(app, status);
   add_show(app, status);
   add_simulate(app, status);
+  add_calibrate(app, status);
   add_data(app, status);
   add_examples(app, {"myriad train examples/bilingual.yaml",
                      "myriad train examples/tiny.yaml -s layout.tp=4 -s layout.dp=1",

@@ -12,7 +12,7 @@
 #include "machine/simulate_report.h"
 #include "plan/explain.h"
 #include "tools/commands.h"
-#include "train/run_config.h"
+#include "train/forecast.h"
 
 namespace myriad {
 
@@ -24,22 +24,6 @@ struct Options {
   double tokens = 0;
   bool json = false, explain = false;
 };
-
-PlannedRun planned(const RunConfig& c, const Cluster& cluster, const std::string& dtype) {
-  PlannedRun run{.model = c.model,
-                 .plan = c.plan,
-                 .rows = c.rows(),
-                 .sequence = c.train.sequence_length,
-                 .optimizer = c.train.optimizer,
-                 .dtype = dtype};
-  if (dtype.empty() && c.train.dtype == DType::f64 && cluster.device.peak_flops.count("fp64"))
-    run.dtype = "fp64";
-  if (c.train.dtype == DType::bf16 && (dtype.empty() || dtype == "bf16")) {
-    run.as_computed_in_bf16 = true;
-    run.dtype = cluster.device.peak_flops.count("bf16") ? "bf16" : "fp32";  // then widened and multiplied in fp32
-  }
-  return run;
-}
 
 // How experts were chosen in the last step of a run that says so; or a law by name.
 ExpertLoad load_of(const std::string& text, const ModelConfig& model) {
@@ -76,8 +60,10 @@ void write_trace(const std::string& path, const Prediction& p) {
 
 int run_simulate(const Options& o) {
   const RunConfig config = read_run(o.run, o.overrides);
-  const Cluster cluster = read_cluster(cluster_file(o.cluster.empty() ? "laptop" : o.cluster));
-  PlannedRun run = planned(config, cluster, o.dtype);
+  const Cluster cluster = read_cluster(cluster_file(!o.cluster.empty()        ? o.cluster
+                                                     : !config.cluster.empty() ? config.cluster
+                                                                               : "laptop"));
+  PlannedRun run = planned_run(config, cluster, o.dtype);
   run.load = load_of(o.experts, config.model);
   PredictOptions options;
   if (cluster.shared()) {  // this machine, so these kernels
@@ -115,7 +101,8 @@ void add_simulate(CLI::App& app, int& status) {
       ->type_name("RUN.yaml");
   c->add_option(
        "--cluster", o->cluster,
-       "A cluster file (docs/cluster-files.md) or the name of a shipped one; default: laptop")
+       "A cluster file (docs/cluster-files.md) or the name of one; default: `cluster` of the run "
+       "file, or laptop: this machine")
       ->type_name("FILE");
   c->add_option(
        "--dtype", o->dtype,

@@ -45,6 +45,7 @@ struct Walk {
   Span current;
   Costs costs{}, run_costs{};
   double useful = 0, update = 0, flops = 0;
+  double other = 0;  // work outside runs, where ranks share workers
   std::vector<Span> spans;
   std::map<int, double> imbalance;       // by unit
   std::vector<Cause> causes;             // by action: who was waited for
@@ -184,7 +185,7 @@ class Simulator {
       if (atoms >= 0) run.collectives[{s.cost, atoms}] += s.seconds;
     }
     const double host = cluster_.host.action_seconds + price.kernels * cluster_.host.issue_seconds;
-    const double excess = std::max(0.0, host - device);
+    const double excess = cluster_.shared() ? host : std::max(0.0, host - device);
     open.seconds += excess;
     run.costs[static_cast<int>(Cost::host)] += excess;
     run.segments.push_back(open);
@@ -200,6 +201,8 @@ class Simulator {
     if (w.waiting || w.action >= static_cast<int>(actions.size())) return false;
     const Action& a = actions[w.action];
     if (w.segment == 0) w.current = {w.clock, w.clock};
+    if (a.act == Act::recv && messages_[{a.channel, w.colour}].empty()) return false;
+    if (cluster_.shared() && a.act != Act::run) work(w, cluster_.host.action_seconds);
     switch (a.act) {
       case Act::feed:
       case Act::zero:
@@ -217,9 +220,9 @@ class Simulator {
       }
       case Act::recv: {
         auto& queue = messages_[{a.channel, w.colour}];
-        if (queue.empty()) return false;
         const Message m = queue.front();
         queue.pop_front();
+        if (cluster_.shared()) w.other += m.transfer;  // it copies
         if (m.arrives > w.clock)
           stand(w, m.arrives, std::min(m.arrives - w.clock, m.transfer), {m.by, m.action});
         break;
@@ -227,6 +230,13 @@ class Simulator {
     }
     end_action(w);
     return true;
+  }
+
+  // Outside a run.
+  static void work(Walk& w, double seconds) {
+    w.clock += seconds;
+    w.other += seconds;
+    w.costs[static_cast<int>(Cost::host)] += seconds;
   }
 
   // Stands still up to `until`, of which `transfer` is the message's own time.
@@ -334,7 +344,7 @@ class Simulator {
     double busy = 0, flops = 0;
     for (const Walk& w : walks_) {
       const double ranks = classes_.size[w.colour];
-      busy += ranks * (w.useful + w.update);
+      busy += ranks * (w.useful + w.update + w.other);
       flops += ranks * w.flops;
     }
     for (int s = 0; s < p_.stages; ++s) r.stages.push_back(stage_result(s, r.step_seconds));
@@ -351,9 +361,9 @@ class Simulator {
     }
     follow_critical_path(r, last);
     if (cluster_.shared()) {
-      const double shared = busy / cluster_.host.workers;
-      r.critical[static_cast<int>(Cost::idle)] += std::max(0.0, shared - r.step_seconds);
-      r.step_seconds = std::max(r.step_seconds, shared);
+      const double shared = shared_seconds(busy, r.step_seconds);
+      r.critical[static_cast<int>(Cost::idle)] += shared - r.step_seconds;
+      r.step_seconds = shared;
     }
     set_rates(r, flops);
     if (!classes_.exact)
@@ -362,6 +372,13 @@ class Simulator {
           "with the largest sizes");
     look_at_memory(r);
     return r;
+  }
+
+  // The step when ranks take turns on the workers: all work over the workers, and of what the
+  // critical path is longer, the part that idle workers cannot help with.
+  double shared_seconds(double busy, double critical) const {
+    const double even = busy / cluster_.host.workers;
+    return even + std::max(0.0, critical - even) * (1 - cluster_.host.parallel);
   }
 
   StageResult stage_result(int stage, double step_seconds) {

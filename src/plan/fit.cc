@@ -1,6 +1,7 @@
+#include "plan/fit.h"
+
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "base/error.h"
 #include "plan/accuracy.h"
@@ -8,12 +9,6 @@
 namespace myriad {
 
 namespace {
-
-struct Knob {
-  std::string key;
-  double least, most;  // of the factor on what the file says
-  std::function<void(Cluster&, double)> scale;
-};
 
 void scale_curve(Curve& c, double f) {
   for (auto& [size, value] : c.points) value *= f;
@@ -58,6 +53,37 @@ std::vector<Knob> knobs() {
 
 }  // namespace
 
+std::vector<double> descend(const std::vector<Knob>& knobs, Cluster& cluster,
+                            const std::function<double(const Cluster&)>& loss) {
+  std::vector<double> factors(knobs.size(), 1);
+  const auto with = [&](const std::vector<double>& f) {
+    Cluster c = cluster;
+    for (size_t i = 0; i < knobs.size(); ++i) knobs[i].scale(c, f[i]);
+    return c;
+  };
+  double best = loss(cluster);
+  for (double step = 1.5; step > 1.015; step = std::sqrt(step)) {
+    for (int round = 0; round < 3; ++round) {
+      const double before = best;
+      for (size_t i = 0; i < knobs.size(); ++i) {
+        for (const double factor : {step, 1 / step}) {
+          for (;;) {
+            std::vector<double> next = factors;
+            next[i] = std::clamp(factors[i] * factor, knobs[i].least, knobs[i].most);
+            const double l = next[i] == factors[i] ? best : loss(with(next));
+            if (l >= best) break;
+            best = l;
+            factors = next;
+          }
+        }
+      }
+      if (best > before - 1e-5) break;
+    }
+  }
+  cluster = with(factors);
+  return factors;
+}
+
 std::vector<std::string> fit_keys() {
   std::vector<std::string> keys;
   for (const Knob& k : knobs()) keys.push_back(k.key);
@@ -77,35 +103,9 @@ std::map<std::string, double> fit(Bench& bench, std::span<const size_t> rows,
     }
     used.push_back(*at);
   }
-  std::vector<double> factors(used.size(), 1);
-  const auto with = [&](const std::vector<double>& f) {
-    Cluster c = cluster;
-    for (size_t i = 0; i < used.size(); ++i) used[i].scale(c, f[i]);
-    return c;
-  };
-  const auto loss = [&](const std::vector<double>& f) {
-    return accuracy(bench.rows(), rows, bench.price(rows, with(f))).mean;
-  };
-  double best = loss(factors);
-  for (double step = 1.5; step > 1.015; step = std::sqrt(step)) {
-    for (int round = 0; round < 3; ++round) {
-      const double before = best;
-      for (size_t i = 0; i < used.size(); ++i) {
-        for (const double factor : {step, 1 / step}) {
-          for (;;) {
-            std::vector<double> next = factors;
-            next[i] = std::clamp(factors[i] * factor, used[i].least, used[i].most);
-            const double l = next[i] == factors[i] ? best : loss(next);
-            if (l >= best) break;
-            best = l;
-            factors = next;
-          }
-        }
-      }
-      if (best > before - 1e-5) break;
-    }
-  }
-  cluster = with(factors);
+  const std::vector<double> factors = descend(used, cluster, [&](const Cluster& c) {
+    return accuracy(bench.rows(), rows, bench.price(rows, c)).mean;
+  });
   std::map<std::string, double> out;
   for (size_t i = 0; i < used.size(); ++i) out[used[i].key] = factors[i];
   return out;

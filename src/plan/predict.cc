@@ -44,7 +44,7 @@ SimulateOptions simulate_options(const PlannedRun& run, const Cluster& cluster,
                                  const PredictOptions& options) {
   SimulateOptions o{
       .pricing = pricing_for(cluster, run.dtype), .work = workload_of(run), .memory = {}};
-  o.pricing.fused = options.fused;
+  o.pricing.fused = options.fused && !cluster.shared();  // the executor of this machine fuses nothing
   o.pricing.load = run.load;
   if (run.as_computed_in_bf16) o.pricing.bytes = ByteMap::fp32();
   if (options.system != nullptr) {

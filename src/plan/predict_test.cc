@@ -107,6 +107,28 @@ TEST(Collectives, DirectFormulaSendsWhatTheProfileCounts) {
   }
 }
 
+TEST(SharedWorkers, OneRankIsHelpedByIdleOnes) {
+  const auto seconds = [](int workers, double parallel) {
+    Cluster c = small_cluster();
+    c.host.workers = workers;
+    c.host.parallel = parallel;
+    return predict(small_run({.micro_batches = 2}, 2), c).simulation.step_seconds;
+  };
+  EXPECT_NEAR(seconds(4, 0), seconds(1, 0), 1e-12);
+  EXPECT_NEAR(seconds(4, 0.75), seconds(1, 0) * (0.25 + 0.75 / 4), 1e-12);
+  EXPECT_NEAR(seconds(4, 1), seconds(1, 0) / 4, 1e-12);
+}
+
+TEST(SharedWorkers, ManyRanksTakeTurns) {
+  const auto seconds = [](int workers) {
+    Cluster c = small_cluster();
+    c.host.workers = workers;
+    return predict(small_run({.dp = 8}, 8), c).simulation.step_seconds;
+  };
+  EXPECT_NEAR(seconds(2), 4 * seconds(8), 1e-12);
+  EXPECT_NEAR(seconds(1), 8 * seconds(8), 1e-12);
+}
+
 TEST(Predict, RefusesAndWarns) {
   Cluster few = small_cluster();
   few.devices = 4;
@@ -201,6 +223,19 @@ TEST(Predict, TraceIsJsonWithASpanAnAction) {
   const Prediction p = predict(small_run({.pp = 2, .micro_batches = 2}, 2), small_cluster());
   const auto trace = nlohmann::json::parse(chrome_trace(p.simulation, p.program));
   EXPECT_GT(trace["traceEvents"].size(), 20u);
+}
+
+TEST(Explain, TriesWhatTheRunDoesNotDo) {
+  const auto tries = [](Recompute how, const std::string& what) {
+    const Explanation e = explain(small_run({.recompute = how}, 2), small_cluster());
+    return std::any_of(e.changes.begin(), e.changes.end(),
+                       [&](const Change& c) { return c.what == what; });
+  };
+  EXPECT_TRUE(tries(Recompute::none, "recompute selective"));
+  EXPECT_TRUE(tries(Recompute::none, "recompute full"));
+  EXPECT_TRUE(tries(Recompute::full, "recompute off"));
+  EXPECT_TRUE(tries(Recompute::full, "recompute selective"));
+  EXPECT_FALSE(tries(Recompute::selective, "recompute selective"));
 }
 
 TEST(Explain, NamesAPlantedBottleneckFirst) {

@@ -141,7 +141,7 @@ bool is_free(const std::string& key, const std::map<std::string, std::string>& s
   if (key == "layout.micro_batches" || key == "layout.expert_rows_bound")
     return !saved.contains("model.routing");
   for (const char* free :
-       {"name", "layout", "generate", "data.cache", "train.workers", "train.kernels",
+       {"name", "layout", "generate", "cluster", "data.cache", "train.workers", "train.kernels",
         "train.evaluate_every", "train.save_every", "train.keep"}) {
     if (within(key, free)) return true;
   }

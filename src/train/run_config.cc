@@ -373,7 +373,7 @@ RunConfig read_run(const std::filesystem::path& path, const std::vector<std::str
   YamlFile file = YamlFile::open(path);
   for (const std::string& o : overrides) file.override_with(o);
   const Settings root(file, file.root(), "",
-                      {"name", "model", "data", "train", "layout", "generate"});
+                      {"name", "model", "data", "train", "layout", "generate", "cluster"});
   RunConfig c;
   c.name = path.stem();
   read_name(root, c);
@@ -394,6 +394,7 @@ RunConfig read_run(const std::filesystem::path& path, const std::vector<std::str
   }
   read_train(root, c.train);
   read_generate(root, c);
+  root.text("cluster", c.cluster);
   const Settings layout = root.child("layout", kLayoutKeys);
   c.plan = read_plan(layout);
   try {
@@ -443,6 +444,7 @@ std::string write_run(const RunConfig& c) {
       o.eps, o.weight_decay, o.clip_norm, text_of(t.dtype), t.seed, t.evaluate_every,
       t.save_every, t.keep, t.workers, kKernels[t.kernels == KernelSet::ref]);
   out += write_layout(c.plan);
+  if (!c.cluster.empty()) out += fmt::format("cluster: {}\n", quoted(c.cluster));
   out += "generate:\n  prompts: [";
   for (size_t i = 0; i < c.prompts.size(); ++i) out += (i ? ", " : "") + quoted(c.prompts[i]);
   return out +

@@ -67,6 +67,7 @@ struct RunConfig {
   DataConfig data;
   TrainConfig train;
   Plan plan;  // resolved
+  std::string cluster;  // that `simulate` prices the run on; empty: this machine
   std::vector<std::string> prompts = {
       "如果您想安装", "The kernel can be"};  // generate.prompts: passages sampled at the end
   int64_t generate_tokens = 60;              // generate.max_tokens

@@ -55,9 +55,11 @@ TEST_F(RunFile, WrittenAndReadAgain) {
   for (const char* name : {"tiny", "bilingual", "bilingual-long", "one"}) {
     const RunConfig a = read_run(fmt::format("{}/examples/{}.yaml", MYRIAD_SOURCE, name),
                                  {"layout.rules=\"g:*: +zero=dp\\n\"", "layout.prices={dp: 2.5}",
-                                  "train.seed=7", "generate.prompts=[\"a \\\"b\\\"\", 中]"});
+                                  "train.seed=7", "cluster=h100",
+                                  "generate.prompts=[\"a \\\"b\\\"\", 中]"});
     const RunConfig b = read(write_run(a));
     EXPECT_EQ(a.name, b.name);
+    EXPECT_EQ(b.cluster, "h100");
     EXPECT_EQ(a.model, b.model);
     EXPECT_EQ(a.data, b.data);
     EXPECT_EQ(a.train, b.train);

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -11,7 +12,9 @@
 #include "ckpt/shards.h"
 #include "data/files.h"
 #include "data/samples.h"
+#include "machine/simulate_report.h"
 #include "train/checkpoint.h"
+#include "train/forecast.h"
 #include "train/generate.h"
 #include "train/model_folder.h"
 #include "train/plan_json.h"
@@ -120,7 +123,7 @@ class Run {
   void start() {
     std::string metrics;  // lines of the run that goes on
     if (!options_.resume.empty()) metrics = resume();
-    for (const char* old : {"summary.json", "model.safetensors", "timeline.json", "report.html"}) fs::remove(folder_ / old);
+    for (const char* old : {"summary.json", "model.safetensors", "timeline.json", "timeline_predicted.json", "report.html"}) fs::remove(folder_ / old);
     write_file_aside(folder_ / "config.yaml", write_run(config_));
     for (const auto& [name, bytes] : text_.tokenizer_files) write_file_aside(folder_ / name, bytes);
     write_file_aside(folder_ / "metrics.jsonl", metrics);
@@ -132,6 +135,7 @@ class Run {
     std::string plan = plan_text(config_, job_, text_, peak, pool_.workers());
     plan.pop_back();
     line_.note(plan);
+    look_ahead();
     for (const std::string& w : run_warnings(config_, text_)) line_.say("  warning  " + w);
     if (!options_.resume.empty()) {
       line_.note(fmt::format("  resumed  after step {} of {}", first_ - 1, options_.resume.string()));
@@ -141,6 +145,16 @@ class Run {
       job_.load(open_shards(config_.weights));
       job_.initialise_moments();
     }
+  }
+
+  void look_ahead() {
+    if (!options_.machine) return;
+    const Forecast f = forecast(config_, job_.train().program, options_.machine(), pool_.workers());
+    out_.predicted_step_seconds = f.step_seconds;
+    out_.predicted_bubble = f.bubble;
+    write_file_aside(folder_ / "timeline_predicted.json", f.timeline);
+    line_.note("           " + fmt::format("{} on this machine; bubble {:.1f} % were each rank on a device of its own",
+                                           show_seconds(f.step_seconds), 100 * f.bubble));
   }
 
   // Nothing is written before the checkpoint is found to be whole and of this run.
@@ -189,6 +203,7 @@ class Run {
     out_.loss = r.loss();
     out_.data_wait_seconds += ready - from;
     out_.step_seconds += seconds;
+    taken_.push_back(seconds);
     const double rate = static_cast<double>(config_.train.tokens_per_step) / seconds;
     const double mfu = rate * model_flops_per_token(config_.model, config_.train.sequence_length) /
                        out_.peak_flops_per_s;
@@ -327,6 +342,10 @@ class Run {
   void finish() {
     if (out_.stopped.empty() && out_.heldout_bits_per_byte < 0) measure_held_out();  // no step was left
     const double tokens = static_cast<double>(out_.steps_compared * config_.train.tokens_per_step);
+    if (!taken_.empty()) {
+      std::sort(taken_.begin(), taken_.end());
+      out_.median_step_seconds = taken_[taken_.size() / 2];
+    }
     out_.tokens_per_second = out_.step_seconds > 0 ? tokens / out_.step_seconds : 0;
     out_.mfu = out_.tokens_per_second *
                model_flops_per_token(config_.model, config_.train.sequence_length) /
@@ -372,6 +391,7 @@ class Run {
   RunSummary out_;
   int64_t first_ = 1;  // step
   std::map<int, int> rounds_;  // of the last step, by unit
+  std::vector<double> taken_;  // seconds of each step
   double recent_ = 0, last_evaluation_ = 0;
   std::optional<ReadAhead> ahead_;  // the last: its thread reads what stands above
 };
@@ -387,7 +407,10 @@ json to_json(const RunSummary& s) {
   for (const Passage& p : s.passages) passages.push_back({{"prompt", p.prompt}, {"text", p.text}});
   json predicted = to_json(s.predicted);
   predicted["planned_peak_bytes"] = s.planned_peak_bytes;
+  predicted["step_seconds"] = known(s.predicted_step_seconds);
+  predicted["bubble"] = known(s.predicted_bubble);
   json measured = to_json(s.measured);
+  measured["step_seconds"] = known(s.median_step_seconds);
   measured["bubble"] = known(s.bubble);
   json out = {{"plan", s.plan},
               {"data", s.data},

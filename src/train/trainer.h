@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "cluster/cluster.h"
 #include "train/report.h"
 #include "train/run_config.h"
 
@@ -33,6 +34,8 @@ struct RunSummary {
   nlohmann::json plan;  // train/plan_json.h
   nlohmann::json data;  // TextData::to_json
   double bubble = -1;   // of the last timed step, replayed (train/timeline.h)
+  double predicted_step_seconds = -1, predicted_bubble = -1;  // before the first step; -1: not asked
+  double median_step_seconds = -1;                            // by the clock, of all steps
   std::string stopped;  // why the run ended before its last step; empty: it did not
   int64_t saved = 0, saves_failed = 0;  // checkpoints
   bool interrupted = false;             // asked to stop; no more than the checkpoint was written
@@ -45,6 +48,7 @@ nlohmann::json to_json(const RunSummary& summary);
 struct TrainOptions {
   Console console;
   double peak_seconds = 1;  // to measure the local peak
+  std::function<Cluster()> machine;  // this one as a cluster: prices the step before it is run
   Rewrite rewrite;          // tests: changes the executor's copy of the program
   std::filesystem::path resume;      // checkpoint to go on from; empty: from the start
   std::vector<std::string> allow;    // keys that may differ from the checkpoint's

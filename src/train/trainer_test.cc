@@ -63,6 +63,31 @@ TEST_F(Trainer, LeavesAFolderThatGenerates) {
   EXPECT_EQ(generate(job, bpe, "The", greedy), generate(job, bpe, "The", greedy));
 }
 
+TEST_F(Trainer, PricesTheStepOnTheMachineItIsGiven) {
+  const RunConfig c = config();
+  const auto summary = [&](double slower) {
+    Cluster machine = parse_cluster(R"(
+device: {memory_bytes: 1e9, memory_bandwidth: 1e10, peak_flops: {fp32: 1e11}, launch_seconds: 1e-6}
+host: {workers: 2}
+levels: [{name: memory, bandwidth: 1e10, latency: 1e-6}]
+)",
+                                    "machine");
+    machine.device.launch_seconds *= slower;
+    machine.levels[0].latency.points[1] *= slower;
+    train(c, folder_ / "out",
+          {.console = {.out = stderr, .quiet = true}, .peak_seconds = 0, .machine = [&] { return machine; }});
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "out/timeline_predicted.json"));
+    return nlohmann::json::parse(read_file(folder_ / "out/summary.json"));
+  };
+  const nlohmann::json fast = summary(1), slow = summary(1000);
+  EXPECT_GT(slow.at("predicted").at("step_seconds"),
+            100 * fast.at("predicted").at("step_seconds").get<double>());
+  for (const char* side : {"predicted", "measured"}) {
+    EXPECT_GT(fast.at(side).at("step_seconds"), 0) << side;
+    EXPECT_GT(fast.at(side).at("bubble"), 0) << side;
+  }
+}
+
 // Evaluation shares its arena with the optimizer's moments, and must not touch them.
 TEST_F(Trainer, EvaluationChangesNothing) {
   run(config({"train.evaluate_every=1"}), "often");

@@ -1,0 +1,209 @@
+#include "calibrate/timed.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "kernels/fast/matrix.h"
+
+namespace myriad {
+
+namespace {
+
+// Widths from 64 to 512, so that products, norms and exchanges of several sizes are seen.
+std::vector<JobConfig> programs(DType real) {
+  const auto llama = [](int64_t hidden, int64_t ffn, int64_t vocabulary) {
+    ModelConfig m;
+    m.hidden = hidden;
+    m.layers = 2;
+    m.heads = 4;
+    m.kv_heads = 2;
+    m.head_dim = hidden / 4;
+    m.ffn = ffn;
+    m.vocabulary = vocabulary;
+    m.norm_eps = 1e-5;
+    return m;
+  };
+  const auto job = [&](const ModelConfig& m, Plan plan, int64_t rows, int64_t sequence) {
+    return JobConfig{.model = m,
+                     .plan = resolve(plan, static_cast<int>(m.layers), rows),
+                     .rows = rows,
+                     .sequence = sequence,
+                     .real = real,
+                     .optimizer = {},
+                     .kernels = KernelSet::fast};
+  };
+  std::vector<JobConfig> all = {
+      job(llama(64, 176, 1024), {.dp = 2, .tp = 2, .micro_batches = 2, .zero = 1, .sp = true}, 4, 128)};
+  if (real == DType::f64) return all;
+  all.push_back(job(llama(192, 512, 3072), {.tp = 2, .pp = 2, .micro_batches = 2}, 2, 256));
+  all.push_back(job(llama(512, 1376, 2048), {}, 1, 192));
+  return all;
+}
+
+Batch made_up(const JobConfig& c) {
+  Batch b{.rows = c.rows, .sequence = c.sequence};
+  const uint64_t vocabulary = static_cast<uint64_t>(c.model.vocabulary);
+  for (int64_t i = 0; i < c.rows * c.sequence; ++i) {
+    const auto token = [&](uint64_t stream) {
+      return static_cast<int32_t>(random_bits(1, stream, static_cast<uint64_t>(i)) % vocabulary);
+    };
+    b.ids.push_back(token(0));
+    b.targets.push_back(token(1));
+    b.positions.push_back(static_cast<int32_t>(i % c.sequence));
+    b.documents.push_back(0);
+  }
+  return b;
+}
+
+double median(std::vector<double> x) {
+  if (x.empty()) return 0;
+  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
+  return x[x.size() / 2];
+}
+
+// What one program's steps have taken so far.
+struct Notes {
+  std::map<std::array<int, 3>, std::vector<std::vector<double>>> bodies;  // body, first rank of the stage, first: by step
+  std::map<std::pair<int, int>, std::vector<double>> received;            // rank, action
+  std::vector<double> others;
+  int steps = 0;
+
+  void add(const Executor& executor) {
+    const Program& p = executor.program();
+    ++steps;
+    const int per_stage = p.mesh.ranks() / p.stages;
+    for (int rank = 0; rank < p.mesh.ranks(); ++rank) {
+      const std::vector<Stroke>& strokes = executor.strokes(rank);
+      const auto& actions = p.actions[p.stage_of(rank)];
+      size_t at = 0;
+      for (size_t i = 0; i < actions.size(); ++i) {
+        const Action& a = actions[i];
+        if (a.act != Act::run) {
+          (a.act == Act::recv ? received[{rank, static_cast<int>(i)}] : others)
+              .push_back(strokes[at++].busy);
+          continue;
+        }
+        const size_t n = p.bodies[a.body].steps.size();
+        auto& seconds = bodies[{a.body, rank / per_stage * per_stage, a.first}];
+        seconds.resize(n);
+        for (size_t t = 0; t < n; ++t) seconds[t].push_back(strokes[at++].busy);
+      }
+      CHECK(at == strokes.size(), "rank {}: {} strokes of {}", rank, at, strokes.size());
+    }
+  }
+
+  void fill(TimedProgram& to) const {
+    const Program& p = to.job->train().program;
+    const double look = stopwatch_seconds(p);
+    const int all_runs = steps * p.mesh.ranks() / p.stages;
+    for (const auto& [key, seconds] : bodies) {
+      TimedBody b{.body = key[0],
+                  .rank = key[1],
+                  .first = key[2] != 0,
+                  .runs = static_cast<int>(seconds.empty() ? 0 : seconds[0].size()) / all_runs,
+                  .seconds = {}};
+      for (const auto& all : seconds) b.seconds.push_back(std::max(0.0, median(all) - look));
+      to.bodies.push_back(std::move(b));
+    }
+    for (const auto& [key, seconds] : received) {
+      const Buffer& b = p.buffers[p.actions[p.stage_of(key.first)][key.second].outs[0]];
+      const double elements =
+          static_cast<double>(local_elements(p.mesh, p.layout(b), p.value(b).sizes, key.first));
+      to.messages.push_back(
+          {elements * static_cast<double>(size_of(p.value(b).dtype)), median(seconds) - look});
+    }
+    to.action_seconds = std::max(0.0, median(others) - look);
+  }
+
+  // What the stopwatch itself takes: the time of steps that only show where a parameter lies.
+  double stopwatch_seconds(const Program& p) const {
+    std::vector<double> reads;
+    for (const auto& [key, seconds] : bodies) {
+      for (size_t t = 0; t < seconds.size(); ++t) {
+        if (p.bodies[key[0]].steps[t].kind == StepKind::read)
+          reads.insert(reads.end(), seconds[t].begin(), seconds[t].end());
+      }
+    }
+    return median(reads);
+  }
+};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+std::vector<TimedProgram> time_programs(Pool& pool, DType real, double seconds) {
+  std::vector<TimedProgram> out;
+  std::vector<Notes> notes;
+  std::vector<Batch> batches;
+  for (const JobConfig& config : programs(real)) {
+    out.push_back({.job = std::make_unique<Job>(config, pool), .bodies = {}, .messages = {}});
+    out.back().job->initialise(1);
+    batches.push_back(made_up(config));
+  }
+  notes.resize(out.size());
+  const double end = now() + seconds;
+  constexpr int kWarmUp = 1, kLeast = 3;
+  for (int step = 1; step <= kWarmUp + kLeast || now() < end; ++step) {
+    for (size_t i = 0; i < out.size(); ++i) {
+      Job& job = *out[i].job;
+      job.train().executor->set_timing(true);
+      job.step(batches[i], {.lr = 1e-4, .step = step});
+      if (step > kWarmUp) notes[i].add(*job.train().executor);
+    }
+  }
+  for (size_t i = 0; i < out.size(); ++i) notes[i].fill(out[i]);
+  return out;
+}
+
+double matrix_rate(double seconds) {
+  constexpr int64_t n = 1024;
+  const std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f);
+  std::vector<float> c(n * n);
+  const auto worked = [] {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  };
+  double best = 0;
+  const double end = now() + seconds;
+  for (int i = 0; i < 4 || now() < end; ++i) {
+    const double from = worked();
+    matrix_product(nullptr, false, false, n, n, n, 1, a.data(), n, b.data(), n, 0, c.data(), n);
+    best = std::max(best, 2.0 * n * n * n / (worked() - from));
+  }
+  return best;
+}
+
+double parallel_share(int workers, double seconds) {
+  if (workers < 2) return 0;
+  const JobConfig config = programs(DType::f32).back();
+  const Batch batch = made_up(config);
+  Pool one(1), all(workers);
+  Job alone(config, one), helped(config, all);
+  double least[2] = {1e9, 1e9};
+  const double end = now() + seconds;
+  for (int step = 1; step <= 4 || now() < end; ++step) {
+    for (Job* job : {&alone, &helped}) {
+      Executor& executor = *job->train().executor;
+      if (step == 1) job->initialise(1);
+      executor.set_timing(true);
+      job->step(batch, {.lr = 1e-4, .step = step});
+      double busy = 0;
+      for (const Stroke& s : executor.strokes(0)) busy += s.busy;
+      double& best = least[job == &helped];
+      best = std::min(best, busy);
+    }
+  }
+  const double share = (1 - least[1] / least[0]) / (1 - 1.0 / workers);
+  return std::clamp(share, 0.0, 1.0);
+}
+
+}  // namespace myriad

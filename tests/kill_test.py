@@ -3,8 +3,10 @@
 kill_test.py MYRIAD: SIGKILL at random moments, SIGINT and SIGTERM once (saves, exit status 0, says how to go on) and twice
 (leaves at once). Kills at each change of the disk are in src/ckpt/checkpoint_test.cc and src/train/checkpoint_test.cc.
 """
+import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +22,15 @@ def main(folder):
             "data.held_out_tokens=600", "train.save_every=2", "train.steps=12", "layout={}"]
     start = [myriad, "train", source / "examples/tiny.yaml", "--quiet"] + [x for k in keys for x in ("-s", k)]
 
+    measured = folder / "config/myriad/clusters/laptop.yaml"  # else each run measures the machine first
+    measured.parent.mkdir(parents=True)
+    shutil.copy(source / "clusters/laptop.yaml", measured)
+    environment = dict(os.environ, XDG_CONFIG_HOME=str(folder / "config"))
+
     def process(out):
         saved = list((out / "checkpoints").glob("step-????????"))
         command = [myriad, "train", "--resume", out, "--quiet"] if saved else start + ["--out", out]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
     def finish(out):
         p = process(out)

@@ -112,6 +112,12 @@ void set_messages(const std::vector<TimedProgram>& programs, Cluster& c) {
       rates.push_back(m.bytes / std::max(1e-9, m.seconds - c.levels[0].send_latency));
   }
   if (!rates.empty()) c.levels[0].send_bandwidth = median(rates);
+  std::vector<double> waits;
+  for (const TimedProgram& t : programs) {
+    if (t.wait_seconds > 0) waits.push_back(t.wait_seconds);
+  }
+  c.levels[0].latency.points.at(1) += median(waits);
+  c.levels[0].send_latency += median(waits);
 }
 
 void tell(Cluster& c, const std::vector<Knob>& fitted) {

@@ -14,34 +14,36 @@ namespace myriad {
 
 namespace {
 
+struct Widths {
+  int64_t hidden, ffn, vocabulary;
+};
+
+JobConfig job(DType real, const Widths& w, const Plan& plan, int64_t rows, int64_t sequence) {
+  ModelConfig m;
+  m.hidden = w.hidden;
+  m.layers = 2;
+  m.heads = 4;
+  m.kv_heads = 2;
+  m.head_dim = w.hidden / 4;
+  m.ffn = w.ffn;
+  m.vocabulary = w.vocabulary;
+  m.norm_eps = 1e-5;
+  return {.model = m,
+          .plan = resolve(plan, static_cast<int>(m.layers), rows),
+          .rows = rows,
+          .sequence = sequence,
+          .real = real,
+          .optimizer = {},
+          .kernels = KernelSet::fast};
+}
+
 // Widths from 64 to 512, so that products, norms and exchanges of several sizes are seen.
 std::vector<JobConfig> programs(DType real) {
-  const auto llama = [](int64_t hidden, int64_t ffn, int64_t vocabulary) {
-    ModelConfig m;
-    m.hidden = hidden;
-    m.layers = 2;
-    m.heads = 4;
-    m.kv_heads = 2;
-    m.head_dim = hidden / 4;
-    m.ffn = ffn;
-    m.vocabulary = vocabulary;
-    m.norm_eps = 1e-5;
-    return m;
-  };
-  const auto job = [&](const ModelConfig& m, Plan plan, int64_t rows, int64_t sequence) {
-    return JobConfig{.model = m,
-                     .plan = resolve(plan, static_cast<int>(m.layers), rows),
-                     .rows = rows,
-                     .sequence = sequence,
-                     .real = real,
-                     .optimizer = {},
-                     .kernels = KernelSet::fast};
-  };
-  std::vector<JobConfig> all = {
-      job(llama(64, 176, 1024), {.dp = 2, .tp = 2, .micro_batches = 2, .zero = 1, .sp = true}, 4, 128)};
+  std::vector<JobConfig> all = {job(
+      real, {64, 176, 1024}, {.dp = 2, .tp = 2, .micro_batches = 2, .zero = 1, .sp = true}, 4, 128)};
   if (real == DType::f64) return all;
-  all.push_back(job(llama(192, 512, 3072), {.tp = 2, .pp = 2, .micro_batches = 2}, 2, 256));
-  all.push_back(job(llama(512, 1376, 2048), {}, 1, 192));
+  all.push_back(job(real, {192, 512, 3072}, {.tp = 2, .pp = 2, .micro_batches = 2}, 2, 256));
+  all.push_back(job(real, {512, 1376, 2048}, {}, 1, 192));
   return all;
 }
 
@@ -70,7 +72,7 @@ double median(std::vector<double> x) {
 struct Notes {
   std::map<std::array<int, 3>, std::vector<std::vector<double>>> bodies;  // body, first rank of the stage, first: by step
   std::map<std::pair<int, int>, std::vector<double>> received;            // rank, action
-  std::vector<double> others;
+  std::vector<double> others, whole_steps;
   int steps = 0;
 
   void add(const Executor& executor) {
@@ -118,6 +120,25 @@ struct Notes {
           {elements * static_cast<double>(size_of(p.value(b).dtype)), median(seconds) - look});
     }
     to.action_seconds = std::max(0.0, median(others) - look);
+    to.step_seconds = median(whole_steps);
+    fill_waits(to);
+  }
+
+  void fill_waits(TimedProgram& to) const {
+    const Program& p = to.job->train().program;
+    const int per_stage = p.mesh.ranks() / p.stages;
+    double known = 0, waits = 0;
+    for (const TimedMessage& m : to.messages) known += m.seconds, ++waits;
+    for (const TimedBody& b : to.bodies) {
+      for (size_t t = 0; t < b.seconds.size(); ++t) {
+        const Step& s = p.bodies[b.body].steps[t];
+        known += b.runs * per_stage * b.seconds[t];
+        if (s.kind == StepKind::move && sends(s.what))
+          waits += b.runs * per_stage * (s.what == MoveKind::all_reduce ? 2 : 1);
+      }
+    }
+    known += to.action_seconds * static_cast<double>(others.size()) / steps;
+    if (waits > 0) to.wait_seconds = std::max(0.0, to.step_seconds - known) / waits;
   }
 
   // What the stopwatch itself takes: the time of steps that only show where a parameter lies.
@@ -132,6 +153,13 @@ struct Notes {
     return median(reads);
   }
 };
+
+// Processor time of this thread.
+double worked() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -154,9 +182,13 @@ std::vector<TimedProgram> time_programs(Pool& pool, DType real, double seconds) 
   for (int step = 1; step <= kWarmUp + kLeast || now() < end; ++step) {
     for (size_t i = 0; i < out.size(); ++i) {
       Job& job = *out[i].job;
-      job.train().executor->set_timing(true);
-      job.step(batches[i], {.lr = 1e-4, .step = step});
-      if (step > kWarmUp) notes[i].add(*job.train().executor);
+      for (const bool timing : {true, false}) {
+        job.train().executor->set_timing(timing);
+        const double from = worked();
+        job.step(batches[i], {.lr = 1e-4, .step = 2 * step - timing});
+        if (step <= kWarmUp) continue;
+        timing ? notes[i].add(*job.train().executor) : notes[i].whole_steps.push_back(worked() - from);
+      }
     }
   }
   for (size_t i = 0; i < out.size(); ++i) notes[i].fill(out[i]);
@@ -167,11 +199,6 @@ double matrix_rate(double seconds) {
   constexpr int64_t n = 1024;
   const std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f);
   std::vector<float> c(n * n);
-  const auto worked = [] {
-    timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-  };
   double best = 0;
   const double end = now() + seconds;
   for (int i = 0; i < 4 || now() < end; ++i) {
@@ -184,13 +211,13 @@ double matrix_rate(double seconds) {
 
 double parallel_share(int workers, double seconds) {
   if (workers < 2) return 0;
-  const JobConfig config = programs(DType::f32).back();
+  const JobConfig config = job(DType::f32, {256, 704, 2048}, {}, 1, 128);
   const Batch batch = made_up(config);
   Pool one(1), all(workers);
   Job alone(config, one), helped(config, all);
   double least[2] = {1e9, 1e9};
   const double end = now() + seconds;
-  for (int step = 1; step <= 4 || now() < end; ++step) {
+  for (int step = 1; step <= 16 || now() < end; ++step) {
     for (Job* job : {&alone, &helped}) {
       Executor& executor = *job->train().executor;
       if (step == 1) job->initialise(1);

@@ -27,6 +27,10 @@ struct TimedProgram {
   std::vector<TimedBody> bodies;
   std::vector<TimedMessage> messages;
   double action_seconds = 0;  // median of actions that move nothing
+  double step_seconds = 0;    // of the only worker in a whole step without the stopwatch, median
+  // That time less all of the above, by passes of collectives and receives: what it costs a rank to
+  // wait for others.
+  double wait_seconds = 0;
 };
 
 // Steps the programs in turn for about `seconds`, each three times at least, on a pool of one worker.

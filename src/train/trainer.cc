@@ -153,8 +153,9 @@ class Run {
     out_.predicted_step_seconds = f.step_seconds;
     out_.predicted_bubble = f.bubble;
     write_file_aside(folder_ / "timeline_predicted.json", f.timeline);
-    line_.note("           " + fmt::format("{} on this machine; bubble {:.1f} % were each rank on a device of its own",
-                                           show_seconds(f.step_seconds), 100 * f.bubble));
+    line_.note(fmt::format(
+        "  time     {} a step on this machine; bubble {:.1f} %, were each rank on a device of its own",
+        show_seconds(f.step_seconds), 100 * f.bubble));
   }
 
   // Nothing is written before the checkpoint is found to be whole and of this run.

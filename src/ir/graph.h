@@ -84,6 +84,7 @@ enum class Row : uint8_t {
   valid,         // "bs->bs": 1 where target >= 0, else 0
   gather_rows,   // "vd,bs->bsd"
   scatter_rows,  // "bsd,bs->vd": its transpose
+  place_rows,    // "btgh,bsgh,bs->btgh": the first with the rows of the second at the places given; negative: nowhere. No gradient
   rope,          // "bsgrh,bs->bsgrh" (or bsgh)
   attention,     // q bsgrh, k btgh, v btgu, pos bs, pos bt, doc bs, doc bt -> o bsgru, lse bsgr
   attention_grad,  // q, k, v, o, lse, do, pos, pos, doc, doc -> dq, dk, dv

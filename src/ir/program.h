@@ -31,7 +31,8 @@ struct Step {
   int state = -1;                   // read, write, accum: index into LoweredBody::states
 };
 
-// A state at rest as a body names it: "p:q.w" (kind letter, colon, parameter).
+// A state at rest as a body names it: "p:q.w" (kind letter, colon, parameter), or a key/value cache
+// ("k:k", "k:v") of generation.
 struct StateUse {
   std::string name;
   int value;  // a value with its labels and sizes
@@ -116,12 +117,13 @@ struct MemoryPlan {
   // What holds memory when the arena first reaches its peak; adds up to peak_bytes.
   struct Kinds {
     int64_t parameters = 0, gradients = 0, moments = 0;
-    int64_t activations = 0;    // between actions, not sent or received
+    int64_t activations = 0;    // between actions, not sent or received; key/value caches
     int64_t communication = 0;  // sent or received, by actions or inside a body
     int64_t workspace = 0;      // the rest of what a body makes, scratch, scalars, and gaps between
     bool operator==(const Kinds&) const = default;
   };
   Kinds at_peak;
+  int64_t parameter_bytes = 0;  // they lie first of all
   int64_t state_bytes = 0;  // parameters, moments, gradient sums, scalars; they lie first
   int64_t peak_bytes = 0;   // highest end of anything, rounded up to 64
 };

@@ -223,6 +223,7 @@ const RowInfo kTable[] = {
     {.row = Row::valid, .name = "valid", .linear = none, .whole = nothing, .work = no_work, .gradient = kNoGrad},
     {.row = Row::gather_rows, .name = "gather_rows", .linear = operand<0>, .whole = nothing, .work = no_work, .gradient = turn_back<Row::scatter_rows>},
     {.row = Row::scatter_rows, .name = "scatter_rows", .linear = operand<0>, .whole = nothing, .work = per_input<1>, .gradient = kNoGrad},
+    {.row = Row::place_rows, .name = "place_rows", .linear = none, .whole = [](const Op&) -> std::string { return "st"; }, .work = no_work, .gradient = kNoGrad, .elementwise = true},
     {.row = Row::rope, .name = "rope", .linear = operand<0>, .whole = last, .work = per_input<3>, .gradient = rope_grad},
     {.row = Row::attention, .name = "attention", .linear = none, .whole = [](const Op&) -> std::string { return "thu"; }, .work = attention_work, .gradient = attention_grad, .engine = Engine::attention},
     {.row = Row::attention_grad, .name = "attention_grad", .linear = operand<5>, .whole = [](const Op&) -> std::string { return "hu"; }, .work = attention_grad_work, .gradient = kNoGrad, .engine = Engine::attention},

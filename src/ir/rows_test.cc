@@ -61,6 +61,7 @@ TEST(Rows, WholeLabels) {
   const auto whole = [](const Op& o) { return info(o.row).whole(o); };
   EXPECT_EQ(whole(op(Row::rope, {"bsgrh", "bs"}, {"bsgrh"})), "h");
   EXPECT_EQ(whole(op(Row::attention, {"bsgrh"}, {"bsgru"})), "thu");
+  EXPECT_EQ(whole(op(Row::place_rows, {"btgh", "bsgh", "bs"}, {"btgh"})), "st");
   EXPECT_EQ(whole(op(Row::slice, {"bsih"}, {"bsyh"}, {}, {.label = 'i', .to = 'y'})), "iy");
   EXPECT_EQ(whole(op(Row::contract, {"bsd", "fd"}, {"bsf"})), "");
   EXPECT_EQ(whole(op(Row::pick, {"bsv", "bs"}, {"bs"})), "") << "a cut vocabulary is no hindrance";

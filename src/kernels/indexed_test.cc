@@ -88,5 +88,26 @@ TEST(Indexed, SliceAndPad) {
       }
 }
 
+TEST(Indexed, PlaceRows) {
+  for (bool in_place : {false, true}) {
+    Trial t(Row::place_rows, "btgh,bsgh,bs->btgh", {"btghs", {2, 5, 2, 3, 3}}, DType::f32, 1,
+            {DType::f32, DType::f32, DType::i32});
+    t.alias = in_place;
+    const int places[] = {4, -1, 0, 2, 3, -1};
+    for (int64_t i = 0; i < 6; ++i) t.ins[2].set(i, places[i]);
+    const auto y = t.run_ref();
+    expect_steady(t, t.fast(), "place_rows");
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t at = 0; at < 5; ++at)
+        for (int64_t k = 0; k < 6; ++k) {
+          double want = t.ins[0].at((b * 5 + at) * 6 + k);
+          for (int64_t s = 0; s < 3; ++s) {
+            if (places[b * 3 + s] == at) want = t.ins[1].at((b * 3 + s) * 6 + k);
+          }
+          EXPECT_EQ(y[0].at((b * 5 + at) * 6 + k), want) << b << " " << at;
+        }
+  }
+}
+
 }  // namespace
 }  // namespace myriad

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,7 +46,8 @@ KeyValue separate_key_value(Emitter& e, int xn) {
 
 // q bsgrh and k bsgh, turned by their positions.
 std::pair<int, int> turn(Emitter& e, int q, int k) {
-  RopeTable table = rope_table(e.config.rope, e.config.head_dim, e.sequence);
+  RopeTable table = rope_table(e.config.rope, e.config.head_dim,
+                               e.cache.tokens > 0 ? e.cache.context : e.sequence);
   const Attrs attrs{
       .frequencies = std::make_shared<const std::vector<double>>(std::move(table.frequencies)),
       .mscale = table.mscale,
@@ -58,7 +60,37 @@ std::pair<int, int> turn(Emitter& e, int q, int k) {
   return {qr, kr};
 }
 
+// The cache NAME with x in it.
+int cached(Emitter& e, int x, const char* name) {
+  const Sizes& sizes = e.b.graph()[x].sizes;
+  const std::string state = std::string("k:") + name;
+  const int old = e.b.read(state, "btgh", {e.rows, e.cache.tokens, sizes[2], sizes[3]},
+                           e.b.graph().activation, std::string(name) + ".before");
+  const int now = e.b.op1(Row::place_rows, {old, x, e.tokens("cache.slot")}, "btgh,bsgh,bs->btgh",
+                          e.named(std::string(name) + ".cache"));
+  e.b.write(Row::write, now, state);
+  return now;
+}
+
 }  // namespace
+
+int emit_attend(Emitter& e, int q, int k, int v) {
+  const int pos = e.tokens("pos"), doc = e.tokens("doc");
+  int key_pos = pos, key_doc = doc;
+  if (e.cache.tokens > 0) {
+    k = cached(e, k, "k");
+    v = cached(e, v, "v");
+    key_pos = e.places("cache.pos");
+    key_doc = e.places("cache.doc");
+  }
+  const int ins[] = {q, k, v, pos, key_pos, doc, key_doc};
+  const double scale = 1 / std::sqrt(static_cast<double>(e.config.head_dim));
+  return e.b.op(Row::attention, ins, "bsgrh,btgh,btgu,bs,bt,bs,bt->bsgru;bsgr",
+                {.names = {"o", "lse"},
+                 .sizes = {},
+                 .attrs = {.scale = scale},
+                 .dtypes = {e.b.graph().activation, e.b.graph().real}})[0];
+}
 
 int emit_attention(Emitter& e, int x) {
   const ModelConfig& c = e.config;
@@ -75,12 +107,7 @@ int emit_attention(Emitter& e, int x) {
     kv.k = e.norm(kv.k, "kn", e.in_layer("self_attn.k_norm.weight"));
   }
   const auto [qr, kr] = turn(e, q, kv.k);
-  const int pos = e.tokens("pos"), doc = e.tokens("doc");
-  const int ins[] = {qr, kr, kv.v, pos, pos, doc, doc};
-  const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
-  const int o =
-      e.b.op(Row::attention, ins, "bsgrh,btgh,btgu,bs,bt,bs,bt->bsgru;bsgr",
-             {.names = {"o", "lse"}, .sizes = {}, .attrs = {.scale = scale}, .dtypes = {e.b.graph().activation, e.b.graph().real}})[0];
+  const int o = emit_attend(e, qr, kr, kv.v);
   const int wo =
       e.matrix("o.w", "dgru", {c.hidden, c.kv_heads, r, c.head_dim},
                e.in_layer(tele ? "self_attention.dense.weight" : "self_attn.o_proj.weight"),

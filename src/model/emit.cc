@@ -7,11 +7,13 @@
 
 namespace myriad {
 
-Emitter::Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t sequence)
+Emitter::Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t sequence,
+                 const CacheShape& cache)
     : b(piece.graph, piece.forward),
       config(config),
       rows(rows),
       sequence(sequence),
+      cache(cache),
       piece_(piece) {}
 
 // The cast has the name: rules that speak of a weight mean what is computed with, so that it is moved after it was made narrower.
@@ -67,6 +69,10 @@ int Emitter::tokens(std::string name) {
   return b.input(std::move(name), "bs", {rows, sequence}, DType::i32);
 }
 
+int Emitter::places(std::string name) {
+  return b.input(std::move(name), "bt", {rows, cache.tokens}, DType::i32);
+}
+
 int Emitter::hidden(std::string name) {
   return b.input(std::move(name), "bsd", {rows, sequence, config.hidden}, piece_.graph.activation);
 }
@@ -113,6 +119,7 @@ namespace {
 struct Sizing {
   int64_t rows, sequence;
   DType dtype;
+  CacheShape cache;
 };
 
 Piece empty_piece(const char* name, DType dtype) {
@@ -124,7 +131,7 @@ Piece empty_piece(const char* name, DType dtype) {
 
 Piece embedding_piece(const ModelConfig& c, const Sizing& size) {
   Piece p = empty_piece("emb", size.dtype);
-  Emitter e(p, c, size.rows, size.sequence);
+  Emitter e(p, c, size.rows, size.sequence, size.cache);
   if (e.gpt2()) {
     p.forward.outputs = {emit_gpt2_embedding(e)};
     return p;
@@ -140,7 +147,7 @@ Piece embedding_piece(const ModelConfig& c, const Sizing& size) {
 
 Piece layer_piece(const ModelConfig& c, const Sizing& size) {
   Piece p = empty_piece("layer", size.dtype);
-  Emitter e(p, c, size.rows, size.sequence);
+  Emitter e(p, c, size.rows, size.sequence, size.cache);
   const int x = e.hidden("x");
   p.forward.outputs = {e.gpt2() ? emit_gpt2_mlp(e, emit_gpt2_attention(e, x))
                                 : emit_mlp(e, emit_attention(e, x))};
@@ -150,7 +157,7 @@ Piece layer_piece(const ModelConfig& c, const Sizing& size) {
 Piece expert_piece(const ModelConfig& c, const Sizing& size) {
   Piece p = empty_piece("moe", size.dtype);
   p.loop_part = 1;
-  Emitter e(p, c, size.rows, size.sequence);
+  Emitter e(p, c, size.rows, size.sequence, size.cache);
   const int x1 = emit_attention(e, e.hidden("x"));
   p.forward.outputs = {emit_experts(e, x1)};
   return p;
@@ -176,7 +183,7 @@ void emit_loss(Emitter& e, int logits) {
 
 Piece head_piece(const ModelConfig& c, const Sizing& size) {
   Piece p = empty_piece("head", size.dtype);
-  Emitter e(p, c, size.rows, size.sequence);
+  Emitter e(p, c, size.rows, size.sequence, size.cache);
   const bool tele = e.telechat();
   const int x = e.hidden("x");
   const int xf = e.gpt2()
@@ -194,18 +201,24 @@ Piece head_piece(const ModelConfig& c, const Sizing& size) {
                   : tele   ? "transformer.word_embeddings.weight"
                            : "model.embed_tokens.weight";
   }
-  emit_loss(e, e.b.contract("bsd,vd->bsv", {xf, e.weight(std::move(w))}, "logits"));
+  const int logits = e.b.contract("bsd,vd->bsv", {xf, e.weight(std::move(w))}, "logits");
+  if (size.cache.tokens == 0) emit_loss(e, logits);
   return p;
 }
 
 }  // namespace
 
 Pieces emit_model(const ModelConfig& config, int64_t rows, int64_t sequence, DType dtype,
-                  const OptimizerConfig& optimizer, int64_t step_rows) {
+                  const OptimizerConfig& optimizer, int64_t step_rows, const CacheShape& cache) {
+  if (cache.tokens > 0 && config.moe.routing != RoutingConfig{}) {
+    ModelConfig plain = config;
+    plain.moe.routing = {};
+    return emit_model(plain, rows, sequence, dtype, optimizer, step_rows, cache);
+  }
   CHECK(rows >= 1 && sequence >= 1, "{} rows of {} tokens", rows, sequence);
   CHECK(is_real(dtype), "dtype is {}", name_of(dtype));
   const DType real = state_type(dtype);
-  const Sizing size{rows, sequence, dtype};
+  const Sizing size{rows, sequence, dtype, cache};
   Pieces all{.rows = rows, .sequence = sequence};
   const auto add = [&](Piece p) {
     all.pieces.push_back(std::move(p));

@@ -15,11 +15,13 @@ namespace myriad {
 // The forward body of one piece in the making. The piece must outlive it and stay where it is.
 class Emitter {
  public:
-  Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t sequence);
+  Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t sequence,
+          const CacheShape& cache);
 
   Builder b;
   const ModelConfig& config;
   const int64_t rows, sequence;
+  const CacheShape cache;
 
   // A parameter, noted in the piece, and read. Published names come without the layer's prefix,
   // which in_layer adds.
@@ -36,6 +38,7 @@ class Emitter {
   // arXiv:1910.07467).
   int norm(int x, std::string name, std::string published);
   int tokens(std::string name);                    // an i32 input "bs"
+  int places(std::string name);                    // an i32 input "bt", of a cache
   int hidden(std::string name);                    // an input "bsd" of activations
   int scalar(std::string name);                    // a real input ""
   Builder::Options named(std::string name) const;  // of one output
@@ -55,6 +58,8 @@ class Emitter {
   Piece& piece_;
 };
 
+// o "bsgru" of q "bsgrh", k and v "bsgh": over themselves, or over the cache that they join.
+int emit_attend(Emitter& e, int q, int k, int v);
 // x1 = x + attention(norm(x)); TeleChat2 has a bias there.
 int emit_attention(Emitter& e, int x);
 // The same of GPT-2: layer norm, one product for q, k and v, biases.

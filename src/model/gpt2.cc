@@ -1,5 +1,4 @@
 // GPT-2 (Radford et al. 2019), as published: weights lie [in, out], q, k and v in one.
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -50,12 +49,7 @@ int emit_gpt2_attention(Emitter& e, int x) {
   const int qkv = b.add({b.contract("bsd,digrh->bsigrh", {xn, w}, "qkv0"), bias}, "qkv");
   const int q = part_of(b, qkv, 0, "bsgrh", "q");  // a head of keys for each of queries: r is 1
   const int k = part_of(b, qkv, 1, "bsgh", "k"), v = part_of(b, qkv, 2, "bsgh", "v");
-  const int pos = e.tokens("pos"), doc = e.tokens("doc");
-  const int ins[] = {q, k, v, pos, pos, doc, doc};
-  const double scale = 1 / std::sqrt(static_cast<double>(h));
-  const int o =
-      b.op(Row::attention, ins, "bsgrh,btgh,btgu,bs,bt,bs,bt->bsgru;bsgr",
-           {.names = {"o", "lse"}, .sizes = {}, .attrs = {.scale = scale}, .dtypes = {e.b.graph().activation, e.b.graph().real}})[0];
+  const int o = emit_attend(e, q, k, v);
   const int wo =
       e.matrix("o.w", "grud", {g, 1, h, d}, e.in_layer("attn.c_proj.weight"), e.residual_scale());
   const int out = b.contract("bsgru,grud->bsd", {o, wo}, "ao");

@@ -410,14 +410,14 @@ class Actions {
     }
   }
 
-  // Parameters first, then scalars, moments, gradient sums: programs over the same parameters place
-  // them alike.
+  // Parameters first, then scalars, moments, gradient sums, key/value caches: programs over the same
+  // parameters place them alike.
   void sort_states() {
     std::vector<int> order(program_.states.size()), rank(order.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
     const auto key = [&](int i) {
       const State& s = program_.states[i];
-      return std::tuple(std::string_view("pscmvg").find(s.name[0]), s.unit, s.name);
+      return std::tuple(std::string_view("pscmvgk").find(s.name[0]), s.unit, s.name);
     };
     std::sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
     std::vector<State> sorted;

@@ -1,6 +1,7 @@
 #include "passes/memory.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
@@ -127,11 +128,13 @@ class Planner {
       const LoweredBody& body = program_.bodies[s.body];
       const StateUse& use = body.states[s.use];
       const int64_t bytes = bytes_of((*body.graph)[use.value], use.layout, use.name[0]);
-      const size_t letter = std::string_view("pmvg").find(use.name[0]);
+      const size_t letter = std::string_view("pmvgk").find(use.name[0]);
       constexpr Kind kKinds[] = {&MemoryPlan::Kinds::parameters, &MemoryPlan::Kinds::moments,
-                                 &MemoryPlan::Kinds::moments, &MemoryPlan::Kinds::gradients};
-      plan_.states[i] = hold(bytes, letter < 4 ? kKinds[letter] : &MemoryPlan::Kinds::workspace);
+                                 &MemoryPlan::Kinds::moments, &MemoryPlan::Kinds::gradients,
+                                 &MemoryPlan::Kinds::activations};
+      plan_.states[i] = hold(bytes, letter < std::size(kKinds) ? kKinds[letter] : &MemoryPlan::Kinds::workspace);
       plan_.state_bytes += aligned(bytes);
+      if (use.name[0] == 'p') plan_.parameter_bytes += aligned(bytes);
     }
     bytes_.assign(program_.buffers.size(), 0);
     kinds_.assign(program_.buffers.size(), &MemoryPlan::Kinds::activations);

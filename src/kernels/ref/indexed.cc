@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "kernels/call.h"
 #include "kernels/ref/ref.h"
 
@@ -101,6 +103,21 @@ void scatter_rows(const KernelCall& call) {
       for (int64_t k = 0; k < d; ++k) to_row[k] = static_cast<T>(to_row[k] + rows[i * d + k]);
     }
   });
+}
+
+void place_rows(const KernelCall& call) {
+  begin(call);
+  const Tensor &old = call.ins[0], &rows = call.ins[1], &to = call.outs[0];
+  if (to.data != old.data && old.bytes() > 0) std::memcpy(to.data, old.data, old.bytes());
+  const int64_t places = old.size[1], n = rows.size[0] * rows.size[1];
+  const size_t bytes = n > 0 ? rows.bytes() / static_cast<size_t>(n) : 0;
+  for (int64_t i = 0; i < n && bytes > 0; ++i) {
+    const int64_t at = call.ins[2].as<int32_t>()[i];
+    if (at < 0) continue;
+    CHECK(at < places, "place {} of {}", at, places);
+    const int64_t row = i / rows.size[1] * places + at;
+    std::memcpy(to.data + static_cast<size_t>(row) * bytes, rows.data + static_cast<size_t>(i) * bytes, bytes);
+  }
 }
 
 void slice(const KernelCall& call) {

@@ -29,6 +29,7 @@ void pick(const KernelCall& call);  // ref/indexed.cc
 void unpick(const KernelCall& call);
 void gather_rows(const KernelCall& call);
 void scatter_rows(const KernelCall& call);  // sums in the tensor's own type, in the order of rows
+void place_rows(const KernelCall& call);
 void slice(const KernelCall& call);
 void pad(const KernelCall& call);
 

@@ -1,3 +1,4 @@
+#include "kernels/fast/fast.h"
 #include "kernels/trial.h"
 
 namespace myriad {
@@ -203,6 +204,32 @@ TEST(Contract, NaNStaysInItsRow) {
   t.ins[0].set(30 * 4, NAN);
   const auto y = t.run(t.fast());
   for (int64_t i = 0; i < 20 * 40; ++i) EXPECT_EQ(std::isnan(y[0].at(i)), i / 40 == 4);
+}
+
+// A row in any company, and any column beside any other, to the bit.
+TEST(Contract, FewRowsDoNotKnowOfEachOther) {
+  for (const char* rule : {"bsd,fd->bsf", "bsd,df->bsf"}) {
+    for (int64_t d : {1, 7, 130, 1000}) {
+      for (int64_t f : {1, 3, 150}) {
+        const Trial all(Row::contract, rule, {"bsdf", {fast::kFewRows, 1, d, f}}, DType::f32);
+        ASSERT_EQ(all.fast().name, std::string("fast.few"));
+        expect_steady(all, all.fast(), rule);
+        const auto y = all.run(all.fast()), ref = all.run_ref();
+        const std::vector<double> magnitude = einsum(all, true);
+        expect_close(
+            y, ref, 0, [&](int64_t i) { return bound(all, 0x1p-24) * magnitude[i]; }, rule);
+        for (int64_t m : {1, 2, 5}) {  // the last m rows by themselves
+          Trial few(Row::contract, rule, {"bsdf", {m, 1, d, f}}, DType::f32);
+          const int64_t skipped = fast::kFewRows - m;
+          for (int64_t i = 0; i < m * d; ++i) few.ins[0].set(i, all.ins[0].at(skipped * d + i));
+          few.ins[1] = all.ins[1];
+          const auto z = few.run(few.fast());
+          for (int64_t i = 0; i < m * f; ++i)
+            ASSERT_EQ(z[0].at(i), y[0].at(skipped * f + i)) << rule << " " << m << " rows, " << d << ", " << f;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

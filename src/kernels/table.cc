@@ -10,7 +10,7 @@ namespace myriad {
 
 namespace {
 
-constexpr int kMostChoices = 5;
+constexpr int kMostChoices = 6;
 
 struct Entry {
   Row row;
@@ -37,8 +37,9 @@ constexpr KernelChoice either(const char* name, Run run, Scratch scratch = nullp
 // Rows without a fast kernel work on one number a token or less, or copy.
 constexpr Entry kTable[] = {
     {Row::contract,
-     5,
-     {{"fast.gemm", fast::gemm_declines, nullptr, fast::gemm},
+     6,
+     {{"fast.few", fast::few_declines, nullptr, fast::few},
+      {"fast.gemm", fast::gemm_declines, nullptr, fast::gemm},
       {"fast.map", fast::map_declines, nullptr, fast::map},
       {"fast.dot", fast::dot_declines, nullptr, fast::dot},
       {"fast.columns", fast::columns_declines, nullptr, fast::columns},
@@ -85,6 +86,7 @@ constexpr Entry kTable[] = {
     {Row::scatter_rows,
      2,
      {either("fast.scatter_rows", fast::scatter_rows), plain(ref::scatter_rows)}},
+    {Row::place_rows, 1, {plain(ref::place_rows)}},
     {Row::rope, 2, {either("fast.rope", fast::rope), plain(ref::rope)}},
     {Row::attention,
      2,

@@ -4,6 +4,7 @@
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
 #include "kernels/fast/matrix.h"
+#include "kernels/fast/vector.h"
 #include "kernels/ref/ref.h"
 
 namespace myriad::fast {
@@ -66,7 +67,46 @@ int64_t size_of_labels(const LabelSizes& local, std::string_view labels) {
   return n;
 }
 
+float scale_of(const KernelCall& call) {
+  double scale = call.op->attrs.scale;
+  for (const Tensor& t : call.ins) {
+    if (t.dims == 0) scale *= scalar(t);
+  }
+  return static_cast<float>(scale);
+}
+
 }  // namespace
+
+const char* few_declines(const Op& op, const LabelSizes& local, DType real) {
+  if (const char* reason = takes_f32(op, local, real)) return reason;
+  Product p;
+  if (const char* reason = read_product(op, p)) return reason;
+  if (p.ta) return "rows do not lie one after the other";
+  return size_of_labels(local, p.m) <= kFewRows ? nullptr : "many rows";
+}
+
+void few(const KernelCall& call) {
+  if (!rows_are_f32(call)) return ref::contract(call);
+  begin(call);
+  Product p;
+  CHECK(read_product(*call.op, p) == nullptr);
+  const int64_t n = size_of_labels(call.local, p.n), k = size_of_labels(call.local, p.k);
+  const vec::FewRows x{.a = call.ins[p.a].as<float>(),
+                       .b = call.ins[p.b].as<float>(),
+                       .lda = k,
+                       .ldb = p.tb ? k : n,
+                       .ldc = n,
+                       .m = size_of_labels(call.local, p.m),
+                       .k = k,
+                       .tb = p.tb,
+                       .scale = scale_of(call),
+                       .c = call.outs[0].as<float>()};
+  constexpr int64_t kColumns = 64, kElements = 65536;  // of B, of a task
+  const int64_t columns = std::max(kColumns, kElements / std::max<int64_t>(1, k) / kColumns * kColumns);
+  parallel(call.pool, ceil_div(n, columns), [&](int64_t i) {
+    vec::few_rows(x, i * columns, std::min(n, (i + 1) * columns));
+  });
+}
 
 const char* gemm_declines(const Op& op, const LabelSizes& local, DType real) {
   if (const char* reason = takes_f32_or_bf16(op, local, real)) return reason;
@@ -79,15 +119,11 @@ void gemm(const KernelCall& call) {
   begin(call);
   Product p;
   CHECK(read_product(*call.op, p) == nullptr);
-  double scale = call.op->attrs.scale;
-  for (const Tensor& t : call.ins) {
-    if (t.dims == 0) scale *= scalar(t);
-  }
   const int64_t m = size_of_labels(call.local, p.m), n = size_of_labels(call.local, p.n);
   const int64_t k = size_of_labels(call.local, p.k);
   const Tensor &a = call.ins[p.a], &b = call.ins[p.b], &c = call.outs[0];
   const auto narrow = [](const Tensor& t) { return t.dtype == DType::bf16; };
-  matrix_product(call.pool, m, n, k, static_cast<float>(scale), {a.data, narrow(a), p.ta, p.ta ? m : k},
+  matrix_product(call.pool, m, n, k, scale_of(call), {a.data, narrow(a), p.ta, p.ta ? m : k},
                  {b.data, narrow(b), p.tb, p.tb ? k : n}, {c.data, narrow(c), n});
 }
 

@@ -31,6 +31,16 @@ void narrow_row(const float* x, Bf16* y, int64_t n);
 
 // out = in[0] + in[1] + ..., left to right
 void add_row(const float* const* in, int operands, float* out, int64_t n);
+// C = scale A op(B) of few rows, row-major, C of n columns: op(B) is k x n, `tb`: it lies transposed. What c[i][j] is depends on
+// row i of A and column j of B alone: every sum runs over k in one order.
+struct FewRows {
+  const float *a, *b;
+  int64_t lda, ldb, ldc, m, k;
+  bool tb;
+  float scale;
+  float* c;
+};
+void few_rows(const FewRows& x, int64_t first_column, int64_t end_column);
 void scale_row(float* x, float scale, int64_t n);
 
 void silu_row(const float* x, float* y, int64_t n);

@@ -1,4 +1,4 @@
-// What the benches share: made-up rows of the full size, and medians.
+// What the benches share: a model of 50 M parameters, made-up rows of the full size, and medians.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,21 @@ inline Batch random_batch(int64_t rows, int64_t sequence, int64_t vocabulary) {
     b.documents.push_back(0);
   }
   return b;
+}
+
+// hidden 512, 12 layers, 8 heads over 4 kv heads, ffn 1408, vocabulary 16384.
+inline ModelConfig model_50m() {
+  ModelConfig m;
+  m.family = Family::llama;
+  m.hidden = 512;
+  m.layers = 12;
+  m.heads = 8;
+  m.kv_heads = 4;
+  m.head_dim = 64;
+  m.ffn = 1408;
+  m.vocabulary = 16384;
+  m.norm_eps = 1e-5;
+  return m;
 }
 
 inline double median(std::vector<double> x) {

@@ -20,20 +20,6 @@ namespace {
 
 using namespace myriad;
 
-ModelConfig model_50m() {
-  ModelConfig m;
-  m.family = Family::llama;
-  m.hidden = 512;
-  m.layers = 12;
-  m.heads = 8;
-  m.kv_heads = 4;
-  m.head_dim = 64;
-  m.ffn = 1408;
-  m.vocabulary = 16384;
-  m.norm_eps = 1e-5;
-  return m;
-}
-
 std::unique_ptr<Job> make_job(Plan plan, Pool& pool, DType real = DType::f32) {
   const ModelConfig m = model_50m();
   plan = resolve(plan, static_cast<int>(m.layers), 8);

@@ -4,6 +4,7 @@
 usage: command_test.py PATH_TO_MYRIAD
 """
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -164,6 +165,99 @@ class Training(unittest.TestCase):
         r = myriad("data", "show", out, "--step", "1", "-s", "data.held_out_permille=500")
         self.assertEqual(r.returncode, 2)
         self.assertIn(summary["data"]["hash"], r.stderr)
+
+
+class Generation(unittest.TestCase):
+    """What a run, a checkpoint of it and its export have to say."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.scratch.name)
+        cls.out = cls.folder / "run"
+        r = myriad("train", "examples/tiny.yaml", "--out", cls.out, "--quiet", "-s", f"data.cache={cls.folder}/cache",
+                   "-s", "train.steps=20", "-s", "train.save_every=10", "-s", "generate.every=10")
+        assert r.returncode == 0, r.stderr
+        r = myriad("export", cls.out, "--out", cls.folder / "hf")
+        assert r.returncode == 0, r.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def json_of(self, *args):
+        r = myriad(*args, "--json")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(r.stdout.count("\n"), 1)
+        return json.loads(r.stdout)
+
+    def test_the_same_from_run_checkpoint_and_export(self):
+        texts = [self.json_of("generate", model, "--prompt", "The", "--max-tokens", 20, "--seed", 5)
+                 for model in (self.out, self.out / "checkpoints" / "step-00000020", self.folder / "hf")]
+        for other in texts[1:]:
+            self.assertEqual(other["ids"], texts[0]["ids"])
+            self.assertEqual(other["text"], texts[0]["text"])
+        self.assertGreater(texts[0]["tokens_per_second"], 0)
+        self.assertNotEqual(self.json_of("generate", self.out, "--prompt", "The", "--max-tokens", 20, "--seed", 6)["ids"],
+                            texts[0]["ids"])
+
+    def test_a_text_does_not_depend_on_its_company(self):
+        prompts = ["The", "安装", "a longer text, which goes on for a while", "x"]
+        lines, listed = self.folder / "prompts.txt", self.folder / "prompts.json"
+        lines.write_text("\n\n".join(prompts) + "\n")
+        listed.write_text(json.dumps(prompts))
+        common = ["--max-tokens", 20, "--temperature", 1.5]
+        first = self.json_of("generate", self.out, "--prompts", lines, *common)["results"]
+        self.assertEqual([r["prompt"] for r in first], prompts)
+        for n in (1, 3, 16):
+            self.assertEqual(self.json_of("generate", self.out, "--prompts", listed, "--batch", n, *common)["results"], first)
+        self.assertEqual(self.json_of("generate", self.out, "--prompt", "The", *common)["ids"], first[0]["ids"])
+        r = myriad("generate", self.out, "--prompts", lines, *common)
+        printed = "".join(t["prompt"] + t["text"] + "\n" for t in first)
+        self.assertEqual(r.stdout, printed.replace("\r", "\n"), "Python reads any line end as one")
+        self.assertIn("tokens/s", r.stderr)
+
+    def test_ends(self):
+        common = ["generate", self.out, "--prompt", "The", "--temperature", 0]
+        text = self.json_of(*common, "--max-tokens", 10)
+        self.assertLessEqual(text["tokens"], 10)
+        stop = text["text"][3:5]
+        cut = self.json_of(*common, "--max-tokens", 10, "--stop", "never there", "--stop", stop)
+        self.assertEqual((cut["ended"], cut["text"]), ("stop", text["text"][:text["text"].index(stop)]))
+        room = len(text["prompt_ids"]) + 3
+        self.assertEqual(self.json_of(*common, "--context", room)["tokens"], 3)
+        self.assertEqual(self.json_of(*common, "--context", room)["ended"], "context")
+
+    def test_refusals(self):
+        for args, *words in ((["--temperature", "-1"], "--temperature", "0"), (["--top-p", "0"], "--top-p", "above 0"),
+                             (["--top-p", "1.5"], "--top-p", "nearest: 1"), (["--top-k", "-2"], "--top-k", "nearest: 0"),
+                             (["--max-tokens", "-1"], "--max-tokens"), (["--batch", "17"], "--batch", "nearest: 16"),
+                             (["--stop", ""], "--stop"), (["--context", "2"], "--prompt", "--context"),
+                             (["--context", "-3"], "--context", "nearest: 1"), (["--prompts", "x"], "--prompt")):
+            r = myriad("generate", self.out, "--prompt", "The kernel and more", *args)
+            self.assertEqual((r.returncode, r.stdout), (2, ""), args)
+            for word in words:
+                self.assertIn(word, r.stderr)
+        self.assertEqual(myriad("generate", self.folder / "nothing", "--prompt", "x").returncode, 2)
+        self.assertEqual(myriad("eval", self.out, "--text", self.folder / "nothing").returncode, 2)
+        r = myriad("eval", self.out, "--text", ROOT / "README.md", "--stride", 100)
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("nearest: 48", r.stderr)
+
+    def test_eval(self):
+        text = self.folder / "text.txt"
+        text.write_text("The kernel can be installed. 安装程序。\n" * 5)
+        side = self.json_of("eval", self.out, "--text", text)
+        self.assertEqual((side["window"], side["stride"], side["bytes"]), (48, 48, len(text.read_bytes())))
+        self.assertAlmostEqual(side["perplexity"], math.exp(side["nats"] / side["tokens"]), places=6)
+        self.assertAlmostEqual(side["bits_per_byte"], side["nats"] / math.log(2) / side["bytes"], places=9)
+        slid = self.json_of("eval", self.folder / "hf", "--text", text, "--window", 48, "--stride", 7)
+        self.assertEqual(slid["tokens"], side["tokens"])
+        self.assertGreater(slid["windows"], side["windows"])
+
+    def test_samples_of_the_run(self):
+        lines = [json.loads(line) for line in (self.out / "samples.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in lines], [10, 10, 20, 20])
 
 
 class Show(unittest.TestCase):

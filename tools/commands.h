@@ -15,6 +15,7 @@ void add_export(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);
 void add_compare(CLI::App& app, int& status);
 void add_generate(CLI::App& app, int& status);
+void add_eval(CLI::App& app, int& status);
 void add_verify(CLI::App& app, int& status);
 void add_verify_layouts(CLI::App& verify, int& status);
 void add_verify_predictions(CLI::App& verify, int& status);

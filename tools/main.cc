@@ -51,6 +51,7 @@ int run(int argc, char** argv) {
   add_ckpt(app, status);
   add_export(app, status);
   add_generate(app, status);
+  add_eval(app, status);
   add_report(app, status);
   add_compare(app, status);
   add_verify(app, status);

@@ -21,6 +21,10 @@ std::string replace_ill_formed(std::string_view bytes);
 // The offset of the first ill-formed character; npos: the bytes are UTF-8.
 size_t ill_formed_at(std::string_view bytes);
 
+// Length of the text without the beginning of a character at its end that further bytes may
+// complete.
+size_t whole_characters(std::string_view bytes);
+
 bool is_white_space(int32_t code_point);
 bool is_word_character(int32_t code_point);  // \w of Unicode's regular expressions
 

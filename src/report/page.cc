@@ -183,13 +183,20 @@ std::string timelines_html(const RunFiles& run, json& data) {
   return out.empty() ? "" : "<h2>Timeline of a step</h2>\n" + out;
 }
 
+// The last ones in sight, those of before to be unfolded.
 std::string samples_html(const RunFiles& run) {
-  const json passages = part(run.summary, "passages");
-  if (!passages.is_array() || passages.empty()) return "";
-  std::string out = "<h2>Samples</h2><div class=\"samples\">\n";
-  for (const json& p : passages)
-    out += fmt::format("<blockquote class=\"card\"><b>{}</b>{}</blockquote>\n", escaped(text_of(p, "prompt")), escaped(text_of(p, "text")));
-  return out + "</div>\n";
+  if (run.samples.empty()) return "";
+  std::map<double, std::string> by_step;
+  for (const json& p : run.samples) {
+    by_step[figure(p, "step")] += fmt::format("<blockquote class=\"card\"><b>{}</b>{}</blockquote>\n", escaped(text_of(p, "prompt")), escaped(text_of(p, "text")));
+  }
+  std::string out = "<h2>Samples</h2>\n", before;
+  for (const auto& [step, passages] : by_step) {
+    const std::string group = fmt::format("<p class=\"soft\">after step {}</p><div class=\"samples\">\n{}</div>\n", counted(step), passages);
+    (step == by_step.rbegin()->first ? out : before) += group;
+  }
+  if (before.empty()) return out;
+  return out + fmt::format("<details><summary>During the run</summary>\n{}</details>\n", before);
 }
 
 std::string config_html(const RunFiles& run) {

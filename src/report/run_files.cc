@@ -48,17 +48,24 @@ std::map<std::string, std::string> read_config_keys(const fs::path& file) {
   return keys;
 }
 
-// A last line that a running or killed trainer has not finished is left out.
-std::map<std::string, Series> read_metrics(const fs::path& file) {
-  std::map<std::string, std::map<double, double>> figures;
+// Objects with a step, one a line. A last line that a running or killed trainer has not finished is
+// left out.
+std::vector<json> read_lines(const fs::path& file) {
+  std::vector<json> out;
   std::istringstream lines(read_file(file));
-  int number = 0;
   for (std::string text; std::getline(lines, text);) {
-    ++number;
-    const json line = json::parse(text, nullptr, false);
+    json line = json::parse(text, nullptr, false);
     if (line.is_discarded() && lines.eof()) break;
     if (!line.is_object() || !line.contains("step") || !line["step"].is_number())
-      throw Error(fmt::format("line {} is not a line of metrics", number), file);
+      throw Error(fmt::format("line {} is no JSON object with a step", out.size() + 1), file);
+    out.push_back(std::move(line));
+  }
+  return out;
+}
+
+std::map<std::string, Series> read_metrics(const fs::path& file) {
+  std::map<std::string, std::map<double, double>> figures;
+  for (const json& line : read_lines(file)) {
     for (const auto& [key, value] : line.items()) {
       if (key != "step" && value.is_number()) figures[key][line["step"].get<double>()] = value.get<double>();
     }
@@ -81,6 +88,7 @@ RunFiles read_run_files(const fs::path& folder) {
     throw Error("holds no metrics.jsonl", folder, "a run's folder: runs/NAME, or what --out named");
   RunFiles run{.folder = folder.string(), .name = fs::absolute(folder / ".").lexically_normal().parent_path().filename().string()};
   run.metrics = read_metrics(metrics);
+  if (fs::exists(folder / "samples.jsonl")) run.samples = read_lines(folder / "samples.jsonl");
   run.config = read_config_keys(folder / "config.yaml");
   run.summary = read_json(folder / "summary.json");
   run.timeline = read_json(folder / "timeline.json");

@@ -20,6 +20,7 @@ struct RunFiles {
   std::map<std::string, std::string> config;  // "train.steps" -> "100", every key of config.yaml
   std::map<std::string, Series> metrics;      // "loss", "heldout_bits_per_byte", ...
   nlohmann::json summary;                     // null: none yet
+  std::vector<nlohmann::json> samples;        // lines of samples.jsonl: step, prompt, text
   nlohmann::json timeline, predicted_timeline;  // Chrome traces; null: none
 };
 

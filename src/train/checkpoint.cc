@@ -261,15 +261,6 @@ std::string metrics_up_to(const std::string& lines, int64_t step) {
 
 namespace {
 
-// Where the model of a run, a checkpoint or a published folder lies.
-fs::path model_folder(const fs::path& from) {
-  if (!fs::is_directory(from))
-    throw Error("no such folder", from, "a run, a checkpoint or a model");
-  const bool has =
-      fs::exists(from / "model.safetensors") || fs::exists(from / "model.safetensors.index.json");
-  return has ? from : find_checkpoint(from);
-}
-
 std::vector<TensorSource> weight_sources(const std::vector<SafeTensors>& files, const ModelConfig& model,
                                          DType dtype) {
   const bool narrow = dtype == DType::bf16;

@@ -1,87 +1,145 @@
 #include "train/generate.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <optional>
 
-#include "base/random.h"
-#include "data/samples.h"
+#include "base/error.h"
+#include "train/text_stream.h"
 
 namespace myriad {
 
 namespace {
 
-// One row that ends with the last of `ids`; padding behind it is a document of its own.
-Batch row_of(const std::vector<int32_t>& ids, int64_t sequence, int32_t padding) {
-  const int64_t n = std::min<int64_t>(std::ssize(ids), sequence);
-  Batch b{.rows = 1, .sequence = sequence, .ids = {ids.end() - n, ids.end()}};
-  b.ids.resize(sequence, padding);
-  b.targets.assign(sequence, kNoTarget);
-  for (int64_t i = 0; i < sequence; ++i) {
-    b.positions.push_back(static_cast<int32_t>(i < n ? i : i - n));
-    b.documents.push_back(i < n ? 0 : 1);
+// Ids of the model that are tokens: a vocabulary may have holes, and a model more entries.
+std::vector<bool> tokens_of(const Tokenizer& tokenizer, int64_t vocabulary) {
+  std::vector<bool> is_token(static_cast<size_t>(vocabulary), false);
+  for (int32_t id = 0; id < std::min<int64_t>(vocabulary, tokenizer.vocabulary()); ++id) {
+    try {
+      tokenizer.decode({&id, 1});
+      is_token[static_cast<size_t>(id)] = true;
+    } catch (const Error&) {
+    }
   }
-  return b;
+  return is_token;
 }
 
-int32_t sample(const double* logits, int vocabulary, const SamplingConfig& config,
-               uint64_t position) {
-  const auto best = static_cast<int32_t>(std::max_element(logits, logits + vocabulary) - logits);
-  if (config.temperature == 0) return best;
-  std::vector<double> up_to(vocabulary);
-  double sum = 0;
-  for (int i = 0; i < vocabulary; ++i)
-    up_to[i] = sum += std::exp((logits[i] - logits[best]) / config.temperature);
-  const double at = uniform(config.seed, stream_of("generate"), position) * sum;
-  const auto found = std::upper_bound(up_to.begin(), up_to.end(), at) - up_to.begin();
-  return static_cast<int32_t>(std::min<int64_t>(found, vocabulary - 1));
-}
+// A prompt on its way.
+struct Sequence {
+  size_t number;
+  int64_t length;  // tokens of prompt and continuation
+  int32_t last;
+  TextStream text;
+};
 
-// Length of the well-formed character at the start of s, 0 if there is none (Unicode 15, table
-// 3-7).
-size_t character(std::string_view s) {
-  const auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u; };
-  const auto in = [](unsigned x, unsigned lo, unsigned hi) { return x >= lo && x <= hi; };
-  const unsigned a = byte(0), b = byte(1);
-  if (a < 0x80) return 1;
-  if (in(a, 0xC2, 0xDF)) return in(b, 0x80, 0xBF) ? 2 : 0;
-  const bool third = in(byte(2), 0x80, 0xBF);
-  if (in(a, 0xE0, 0xEF))
-    return third && in(b, a == 0xE0 ? 0xA0 : 0x80, a == 0xED ? 0x9F : 0xBF) ? 3 : 0;
-  if (in(a, 0xF0, 0xF4))
-    return third && in(byte(3), 0x80, 0xBF) &&
-                   in(b, a == 0xF0 ? 0x90 : 0x80, a == 0xF4 ? 0x8F : 0xBF)
-               ? 4
-               : 0;
-  return 0;
-}
+class Generator {
+ public:
+  Generator(Decoder& decoder, const Tokenizer& tokenizer, const std::vector<std::vector<int32_t>>& prompts,
+            const GenerateConfig& config, const OnText& on_text)
+      : decoder_(decoder),
+        tokenizer_(tokenizer),
+        prompts_(prompts),
+        config_(config),
+        on_text_(on_text),
+        is_token_(tokens_of(tokenizer, decoder.vocabulary())),
+        rows_(static_cast<size_t>(decoder.rows())),
+        out_(prompts.size()) {
+  }
+
+  std::vector<Continuation> run() {
+    while (fill_rows()) {
+      std::vector<Decoder::Token> tokens(rows_.size());
+      for (size_t r = 0; r < rows_.size(); ++r) {
+        if (rows_[r]) tokens[r] = {rows_[r]->last, rows_[r]->length - 1};
+      }
+      std::vector<double> logits = decoder_.step(tokens);
+      for (size_t r = 0; r < rows_.size(); ++r) {
+        if (rows_[r]) take(rows_[r], std::span(logits).subspan(r * is_token_.size(), is_token_.size()));
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // Whether any row has something to do.
+  bool fill_rows() {
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      while (!rows_[r] && next_ < prompts_.size()) start(r, next_++);
+    }
+    return std::any_of(rows_.begin(), rows_.end(), [](const auto& row) { return row.has_value(); });
+  }
+
+  void start(size_t row, size_t number) {
+    const std::vector<int32_t>& ids = prompts_[number];
+    CHECK(!ids.empty() && std::ssize(ids) < config_.context, "a prompt of {} tokens", ids.size());
+    if (config_.max_tokens == 0) return end(number, Ended::max_tokens, "");
+    decoder_.read(static_cast<int64_t>(row), std::span(ids).first(ids.size() - 1));
+    rows_[row].emplace(Sequence{number, std::ssize(ids), ids.back(), {tokenizer_, ids, config_.stops}});
+  }
+
+  void take(std::optional<Sequence>& row, std::span<double> logits) {
+    Sequence& s = *row;
+    for (size_t id = 0; id < logits.size(); ++id) {
+      if (!is_token_[id]) logits[id] = -std::numeric_limits<double>::infinity();
+    }
+    const int32_t id = sample(logits, config_.sampling, s.number, static_cast<uint64_t>(s.length));
+    const auto& ends = config_.end_tokens;
+    const bool ended = std::find(ends.begin(), ends.end(), id) != ends.end();
+    Continuation& c = out_[s.number];
+    if (!ended) {
+      c.ids.push_back(id);
+      s.last = id;
+      ++s.length;
+      tell(s.number, s.text.add(id), false);
+    }
+    std::optional<Ended> why;
+    if (ended) {
+      why = Ended::end_token;
+    } else if (s.text.stopped()) {
+      why = Ended::stop;
+    } else if (std::ssize(c.ids) == config_.max_tokens) {
+      why = Ended::max_tokens;
+    } else if (s.length == config_.context) {
+      why = Ended::context;
+    }
+    if (!why) return;
+    const std::string rest = s.text.finish();
+    c.text = s.text.text();
+    end(s.number, *why, rest);
+    row.reset();
+  }
+
+  void end(size_t number, Ended why, const std::string& rest) {
+    out_[number].ended = why;
+    tell(number, rest, true);
+  }
+
+  void tell(size_t number, const std::string& text, bool ended) const {
+    if (on_text_ && (ended || !text.empty())) on_text_(number, text, ended);
+  }
+
+  Decoder& decoder_;
+  const Tokenizer& tokenizer_;
+  const std::vector<std::vector<int32_t>>& prompts_;
+  const GenerateConfig& config_;
+  const OnText& on_text_;
+  const std::vector<bool> is_token_;
+  std::vector<std::optional<Sequence>> rows_;
+  std::vector<Continuation> out_;
+  size_t next_ = 0;
+};
 
 }  // namespace
 
-std::string generate(Job& job, const Tokenizer& tokenizer, std::string_view prompt,
-                     const SamplingConfig& config) {
-  const int64_t sequence = job.config().sequence, width = job.config().model.vocabulary;
-  const int vocabulary = static_cast<int>(std::min<int64_t>(tokenizer.vocabulary(), width));
-  std::vector<int32_t> ids = {tokenizer.end_of_text()};
-  tokenizer.encode_onto(prompt, ids);
-  const size_t begin = ids.size();
-  for (int64_t k = 0; k < config.max_tokens; ++k) {
-    const std::vector<double> logits = job.logits(row_of(ids, sequence, tokenizer.end_of_text()));
-    const int64_t last = std::min<int64_t>(std::ssize(ids), sequence) - 1;
-    const int32_t next = sample(logits.data() + last * width, vocabulary, config, ids.size());
-    if (next == tokenizer.end_of_text()) break;
-    ids.push_back(next);
-  }
-  return tokenizer.decode({ids.begin() + static_cast<int64_t>(begin), ids.end()});
+const char* name_of(Ended why) {
+  constexpr const char* kNames[] = {"end", "stop", "max_tokens", "context"};
+  return kNames[static_cast<int>(why)];
 }
 
-std::string whole_utf8(std::string_view bytes) {
-  std::string out;
-  for (size_t i = 0; i < bytes.size();) {
-    const size_t n = character(bytes.substr(i));
-    out += bytes.substr(i, n);
-    i += std::max<size_t>(n, 1);
-  }
-  return out;
+std::vector<Continuation> generate(Decoder& decoder, const Tokenizer& tokenizer,
+                                   const std::vector<std::vector<int32_t>>& prompts,
+                                   const GenerateConfig& config, const OnText& on_text) {
+  return Generator(decoder, tokenizer, prompts, config, on_text).run();
 }
 
 }  // namespace myriad

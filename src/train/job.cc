@@ -40,20 +40,21 @@ void feed_rows(const Batch& batch, const std::vector<int32_t>& from, int64_t fir
   }
 }
 
-// A forward-only program knows parameters, the first of the states, and none of the moments behind
-// them, which share its arena: moves all but the states behind those of the training program.
-void keep_states(Compiled& c, const Compiled& train, int rank) {
+// Programs share the parameters, which lie first in the arena of a rank. Moves all else of `c`
+// behind the states of another program, which so survive its steps.
+void move_behind(Compiled& c, const Compiled& other, int rank) {
   MemoryPlan& m = c.memory[rank];
-  const MemoryPlan& kept = train.memory[rank];
-  for (size_t i = 0; i < m.states.size(); ++i) {
-    const State &a = c.program.states[i], &b = train.program.states[i];
+  const MemoryPlan& kept = other.memory[rank];
+  for (size_t i = 0; c.program.states[i].name[0] == 'p'; ++i) {
+    const State &a = c.program.states[i], &b = other.program.states[i];
     CHECK(a.name == b.name && a.unit == b.unit && m.states[i] == kept.states[i],
           "state {} of unit {} lies elsewhere", a.name, a.unit);
   }
-  const int64_t own = m.state_bytes, shift = kept.state_bytes - own;
+  const int64_t own = m.parameter_bytes, shift = kept.state_bytes - own;
   const auto move = [&](std::vector<int64_t>& offsets) {
     for (int64_t& o : offsets) o += o >= own ? shift : 0;
   };
+  move(m.states);
   move(m.buffers);
   for (MemoryPlan::Run& run : m.actions) {
     move(run.versions);
@@ -85,36 +86,60 @@ Job::Job(JobConfig config, Pool& pool, Options options)
       options_(std::move(options)),
       pieces_(emit_model(config_.model, 1, config_.sequence, config_.real, config_.optimizer,
                          config_.rows)) {
-  train_ = compile({.rows = config_.rows, .keep = options_.keep, .wanted = options_.wanted},
-                   config_.plan, config_.rows);
-  for (const LoweredBody& body : train_.program.bodies) has_loops_ |= body.loop;
-  if (!has_loops_) predicted_ = profile(train_.program, train_.memory);
-  if (options_.rewrite) {
-    untouched_ = std::make_unique<Program>(train_.program);
-    options_.rewrite(train_.program);
-  }
-  std::vector<int64_t> bytes = train_.peaks();
-  const auto forward_only = [&](Compiled& c, int64_t rows, std::vector<std::string> keep) {
-    if (rows <= 0) return;
-    c = compile(
-        {.rows = rows, .forward_only = true, .keep = std::move(keep), .wanted = options_.wanted},
-        forward_plan(config_.plan, rows), rows);
-    for (size_t r = 0; r < bytes.size(); ++r) {
-      keep_states(c, train_, static_cast<int>(r));
-      bytes[r] = std::max(bytes[r], c.memory[r].peak_bytes);
+  std::vector<int64_t> bytes;
+  if (options_.train) {
+    train_ = compile({.rows = config_.rows, .keep = options_.keep, .wanted = options_.wanted},
+                     config_.plan, config_.sequence);
+    for (const LoweredBody& body : train_.program.bodies) has_loops_ |= body.loop;
+    if (!has_loops_) predicted_ = profile(train_.program, train_.memory);
+    if (options_.rewrite) {
+      untouched_ = std::make_unique<Program>(train_.program);
+      options_.rewrite(train_.program);
     }
-  };
-  forward_only(evaluation_, options_.evaluation_rows, {});
-  forward_only(generation_, options_.generation_rows, {"logits"});
+    programs_ = {&train_};
+    bytes = train_.peaks();
+  }
+  add_forward_only(bytes);
   arenas_ = std::make_unique<Arenas>(bytes);
-  for (Compiled* c : {&train_, &evaluation_, &generation_}) {
-    if (c->memory.empty()) continue;
+  for (Compiled* c : programs_) {
     c->executor = std::make_unique<Executor>(c->program, c->memory, *arenas_, pool_,
                                              ExecOptions{.kernels = config_.kernels});
     c->executor->set_tap([this, c](int rank, const Action& a, int buffer, const Tensor& t) {
       see(*c, rank, a, buffer, t);
     });
   }
+}
+
+// The cache of the decoding program outlives the prompts that are read between its steps; all else
+// shares the memory behind the states of the first program.
+void Job::add_forward_only(std::vector<int64_t>& arena_bytes) {
+  const auto add = [&](Compiled& c, const LowerOptions& options, const Plan& plan,
+                       int64_t sequence, const CacheShape& cache = {}) {
+    c = compile(options, plan, sequence, cache);
+    arena_bytes.resize(c.memory.size(), 0);
+    for (size_t r = 0; r < c.memory.size(); ++r) {
+      const Compiled* other = &c == &prefilling_ ? &decoding_ : programs_.empty() ? nullptr : programs_[0];
+      if (other) move_behind(c, *other, static_cast<int>(r));
+      arena_bytes[r] = std::max(arena_bytes[r], c.memory[r].peak_bytes);
+    }
+    programs_.push_back(&c);
+  };
+  const auto options = [&](int64_t rows, std::vector<std::string> keep) {
+    return LowerOptions{
+        .rows = rows, .forward_only = true, .keep = std::move(keep), .wanted = options_.wanted};
+  };
+  if (const int64_t n = options_.evaluation_rows; n > 0)
+    add(evaluation_, options(n, {}), forward_plan(config_.plan, n), config_.sequence);
+  if (const int64_t n = options_.logits_rows; n > 0)
+    add(logits_, options(n, {"logits"}), forward_plan(config_.plan, n), config_.sequence);
+  if (const Generation& g = options_.generation; g.rows > 0) {
+    Plan plan = config_.plan;
+    plan.micro_batches = 1;  // all rows share the cache of a layer
+    const CacheShape cache{.tokens = g.tokens, .context = config_.sequence};
+    add(decoding_, options(g.rows, {"logits"}), plan, 1, cache);
+    add(prefilling_, options(1, {}), plan, std::min(kPrefill, config_.sequence), cache);
+  }
+  CHECK(!programs_.empty(), "a job without a program");
 }
 
 // Keeps the scalars of the step as rank 0 has them; they are equal on all ranks.
@@ -130,15 +155,15 @@ void Job::see(Compiled& c, int rank, const Action& action, int buffer, const Ten
   if (tap_) tap_(rank, action, buffer, value);
 }
 
-Compiled Job::compile(const LowerOptions& options, const Plan& plan, int64_t rows) {
+Compiled Job::compile(const LowerOptions& options, const Plan& plan, int64_t sequence,
+                      const CacheShape& cache) {
   Compiled c;
   const Emit emit = [&](int64_t n) {
-    Pieces p = emit_model(config_.model, n, config_.sequence, config_.real, config_.optimizer,
-                          config_.rows);
+    Pieces p = emit_model(config_.model, n, sequence, config_.real, config_.optimizer,
+                          config_.rows, cache);
     if (options_.rewrite_pieces) options_.rewrite_pieces(p);
     return p;
   };
-  CHECK(options.rows == rows, "{}", rows);
   c.program = lower(emit, plan, options);
   const ScratchBytes scratch = [&](const Op& op, const LabelSizes& local, DType real) {
     return kernel_scratch(config_.kernels, op, local, real);
@@ -213,8 +238,8 @@ std::vector<std::string> Job::published(int unit, const std::string& name) const
 
 void Job::for_each_parameter(
     const std::function<void(const std::vector<std::string>&, const Param&, int)>& f) const {
-  for (size_t i = 0; i < train_.program.states.size(); ++i) {
-    const State& s = train_.program.states[i];
+  for (size_t i = 0; i < base().program.states.size(); ++i) {
+    const State& s = base().program.states[i];
     if (s.name[0] != 'p') continue;
     const Piece& piece = pieces_.pieces[pieces_.units[s.unit]];
     f(published(s.unit, s.name), piece.params[piece.find(s.name.substr(2))], static_cast<int>(i));
@@ -226,7 +251,7 @@ void Job::initialise(uint64_t seed) {
     std::vector<uint64_t> streams;
     for (const std::string& name : names) streams.push_back(stream_of(name));
     const int64_t part = elements_of(p) / static_cast<int64_t>(names.size());
-    set_state(*train_.executor, index, [&](int64_t i) {
+    set_state(*base().executor, index, [&](int64_t i) {
       if (p.init == Init::normal)
         return p.std * normal(seed, streams[static_cast<size_t>(i / part)],
                               static_cast<uint64_t>(i % part));
@@ -237,10 +262,10 @@ void Job::initialise(uint64_t seed) {
 }
 
 void Job::initialise_moments() {
-  for (size_t i = 0; i < train_.program.states.size(); ++i) {
-    const char kind = train_.program.states[i].name[0];
+  for (size_t i = 0; i < base().program.states.size(); ++i) {
+    const char kind = base().program.states[i].name[0];
     if (kind == 'm' || kind == 'v')
-      set_state(*train_.executor, static_cast<int>(i), [](int64_t) { return 0.0; });
+      set_state(*base().executor, static_cast<int>(i), [](int64_t) { return 0.0; });
   }
 }
 
@@ -263,7 +288,7 @@ void Job::load(const std::vector<SafeTensors>& files) {
       data.insert(data.end(), x.begin(), x.end());
       used.insert(name);
     }
-    set_state(*train_.executor, index, [&](int64_t i) { return data[static_cast<size_t>(i)]; });
+    set_state(*base().executor, index, [&](int64_t i) { return data[static_cast<size_t>(i)]; });
   });
   for (const SafeTensors& f : files) {
     for (const std::string& name : f.names()) {
@@ -293,20 +318,25 @@ std::vector<double> Job::parameter(const std::string& name) const {
     parts = names.size();
   });
   if (found < 0) throw Error(fmt::format("no parameter {}", name));
-  const std::vector<double> whole = get_state(*train_.executor, found);
+  const std::vector<double> whole = get_state(*base().executor, found);
   const auto part = static_cast<std::ptrdiff_t>(whole.size() / parts);
   return {whole.begin() + static_cast<std::ptrdiff_t>(place) * part,
           whole.begin() + static_cast<std::ptrdiff_t>(place + 1) * part};
 }
 
-StepResult Job::run(Compiled& c, const Batch& batch, const StepScalars& scalars, bool live) {
-  const int micro_batches = &c == &train_ ? config_.plan.micro_batches
-                                          : forward_plan(config_.plan, batch.rows).micro_batches;
-  StepResult result{.tokens = batch.valid()};
-  const double inv_n = result.tokens ? 1.0 / static_cast<double>(result.tokens) : 0;
-  live = live && result.tokens > 0;
-  const OptimizerConfig& o = config_.optimizer;
-  const Feed feed = [&](int, const std::string& name, int mb, const Tensor& to) {
+int Job::micro_batches(const Compiled& c, const Batch& batch) const {
+  return &c == &train_ ? config_.plan.micro_batches
+                       : forward_plan(config_.plan, batch.rows).micro_batches;
+}
+
+// `batch` must outlive it.
+Feed Job::feed_of(const Compiled& c, const Batch& batch, const StepScalars& scalars,
+                  bool live) const {
+  const int64_t tokens = batch.valid();
+  const double inv_n = tokens ? 1.0 / static_cast<double>(tokens) : 0;
+  return [this, &batch, scalars, live, inv_n, micro_batches = micro_batches(c, batch)](
+             int, const std::string& name, int mb, const Tensor& to) {
+    const OptimizerConfig& o = config_.optimizer;
     const int64_t first = mb < 0 ? 0 : micro_batch_rows(batch.rows, micro_batches, mb).lo;
     if (name == "ids") return feed_rows(batch, batch.ids, first, to);
     if (name == "targets") return feed_rows(batch, batch.targets, first, to);
@@ -324,13 +354,18 @@ StepResult Job::run(Compiled& c, const Batch& batch, const StepScalars& scalars,
       return feed_scalar(to, 1 - std::pow(o.beta2, static_cast<double>(scalars.step)));
     CHECK(false, "no input {}", name);
   };
-  const Outcome outcome = c.executor->step(feed);
+}
+
+StepResult Job::run(Compiled& c, const Batch& batch, const StepScalars& scalars, bool live) {
+  StepResult result{.tokens = batch.valid()};
+  live = live && result.tokens > 0;
+  const Outcome outcome = c.executor->step(feed_of(c, batch, scalars, live));
   if (!outcome.ok()) throw Failure(outcome.reason);
   result.loss_sum = loss_sum_;
   result.norm = norm_;
   result.auxiliary =
       (config_.model.moe.routing.load_balance * aux_ + config_.model.moe.routing.z * zloss_) /
-      micro_batches;
+      micro_batches(c, batch);
   if (has_loops_ && &c == &train_) report_experts(result);
   result.updated = live && std::isfinite(result.norm);
   return result;
@@ -343,18 +378,27 @@ StepResult Job::step(const Batch& batch, const StepScalars& scalars) {
 StepResult Job::evaluate(const Batch& batch) { return run(evaluation_, batch, {}, false); }
 
 std::vector<double> Job::logits(const Batch& batch) {
+  return run(logits_, feed_of(logits_, batch, {}, false), "logits");
+}
+
+std::vector<double> Job::run(Compiled& c, const Feed& feed, const std::string& value) {
   std::mutex mutex;
-  std::unique_ptr<Collected> collected;
+  std::map<int, Collected> collected;  // by micro-batch
   const Tap before = tap_;
-  tap_ = [&](int rank, const Action&, int buffer, const Tensor& t) {
-    if (generation_.program.value(generation_.program.buffers[buffer]).name != "logits") return;
+  tap_ = [&](int rank, const Action& action, int buffer, const Tensor& t) {
+    if (c.program.value(c.program.buffers[buffer]).name != value) return;
     const std::lock_guard lock(mutex);
-    if (!collected) collected = std::make_unique<Collected>(generation_.program, buffer);
-    collected->add(rank, t);
+    collected.try_emplace(action.micro_batch, c.program, buffer).first->second.add(rank, t);
   };
-  run(generation_, batch, {}, false);
+  const Outcome outcome = c.executor->step(feed);
   tap_ = before;
-  return collected->whole("logits");
+  if (!outcome.ok()) throw Failure(outcome.reason);
+  std::vector<double> whole;
+  for (const auto& [mb, part] : collected) {
+    const std::vector<double> rows = part.whole(value);
+    whole.insert(whole.end(), rows.begin(), rows.end());
+  }
+  return whole;
 }
 
 BadTensor Job::hunt(const Batch& batch) {

@@ -51,6 +51,13 @@ struct JobConfig {
   KernelSet kernels = KernelSet::fast;
 };
 
+// Programs with a key/value cache, see train/decoder.h.
+struct Generation {
+  int64_t rows = 0;    // sequences at a time; 0: none
+  int64_t tokens = 0;  // places of a sequence in the cache
+};
+constexpr int64_t kPrefill = 64;  // tokens of a prompt that are read at a time
+
 // One program with its memory and its executor.
 struct Compiled {
   Program program;
@@ -70,9 +77,11 @@ class Job {
     std::function<Want(const Value&)> wanted;
     std::function<void(Pieces&)> rewrite_pieces;  // tests
     Rewrite rewrite;                              // tests: applied after the prediction is made
+    bool train = true;  // false: no training program, so no memory for moments and gradients
     int64_t evaluation_rows =
         0;  // > 0: also a forward-only program of so many rows (one micro-batch a dp rank's worth)
-    int64_t generation_rows = 0;  // > 0: and one for generation, handing out logits
+    int64_t logits_rows = 0;  // > 0: and one that hands out the logits of full passes
+    Generation generation;
   };
   Job(JobConfig config, Pool& pool, Options options);
   Job(JobConfig config, Pool& pool) : Job(std::move(config), pool, Options{}) {}
@@ -81,7 +90,9 @@ class Job {
   const Pieces& pieces() const { return pieces_; }
   Compiled& train() { return train_; }
   Compiled& evaluation() { return evaluation_; }
-  Compiled& generation() { return generation_; }
+  Compiled& decoding() { return decoding_; }    // generation.rows rows, one token each
+  Compiled& prefilling() { return prefilling_; }  // one row, min(kPrefill, sequence) tokens
+  const Options& options() const { return options_; }
   // Of the last step; a program with routed rows is walked with the choices that the step recorded.
   const StepProfile& predicted();
 
@@ -103,8 +114,10 @@ class Job {
   StepResult step(const Batch& batch, const StepScalars& scalars);
   // Sum of cross-entropy over valid targets with the evaluation program.
   StepResult evaluate(const Batch& batch);
-  // Logits [sequence, vocabulary] of row 0 with the generation program.
+  // Logits [rows, sequence, vocabulary] of full passes.
   std::vector<double> logits(const Batch& batch);
+  // A step of a program that hands out `value`: its elements; none is handed out: empty.
+  std::vector<double> run(Compiled& c, const Feed& feed, const std::string& value);
   // Sees what runs hand over (settled gradients, kept values); called by several workers at once.
   void set_tap(Tap tap) { tap_ = std::move(tap); }
   // Steps again looking at every tensor, without an update; the name of the first that is not
@@ -112,8 +125,14 @@ class Job {
   BadTensor hunt(const Batch& batch);
 
  private:
-  Compiled compile(const LowerOptions& options, const Plan& plan, int64_t rows);
+  Compiled compile(const LowerOptions& options, const Plan& plan, int64_t sequence,
+                   const CacheShape& cache = {});
+  void add_forward_only(std::vector<int64_t>& arena_bytes);
+  // What holds the parameters.
+  const Compiled& base() const { return *programs_.front(); }
   void see(Compiled& c, int rank, const Action& action, int buffer, const Tensor& value);
+  Feed feed_of(const Compiled& c, const Batch& batch, const StepScalars& scalars, bool live) const;
+  int micro_batches(const Compiled& c, const Batch& batch) const;
   StepResult run(Compiled& c, const Batch& batch, const StepScalars& scalars, bool live);
   // One call a parameter state: its tensors in checkpoints, of equal parts.
   void for_each_parameter(const std::function<void(const std::vector<std::string>& published,
@@ -125,7 +144,8 @@ class Job {
   Pool& pool_;
   Options options_;
   Pieces pieces_;
-  Compiled train_, evaluation_, generation_;
+  Compiled train_, evaluation_, logits_, decoding_, prefilling_;
+  std::vector<Compiled*> programs_;  // that there are
   std::unique_ptr<Arenas> arenas_;
   StepProfile predicted_;
   std::unique_ptr<Program> untouched_;  // by options.rewrite: what is predicted

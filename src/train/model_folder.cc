@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "ckpt/checkpoint.h"
 #include "ckpt/shards.h"
 #include "data/files.h"
 
@@ -52,6 +53,14 @@ void write_weights(const Job& job, const std::filesystem::path& path) {
 
 void write_model_config(const ModelConfig& config, const std::filesystem::path& path) {
   write_file_aside(path, write_config(config).dump(2) + "\n");
+}
+
+std::filesystem::path model_folder(const std::filesystem::path& from) {
+  if (!std::filesystem::is_directory(from))
+    throw Error("no such folder", from, "a run, a checkpoint or a model");
+  const bool has = std::filesystem::exists(from / "model.safetensors") ||
+                   std::filesystem::exists(from / "model.safetensors.index.json");
+  return has ? from : find_checkpoint(from);
 }
 
 std::vector<SafeTensors> open_weights(const std::filesystem::path& folder) {

@@ -15,6 +15,9 @@ void write_weights(const Job& job, const std::filesystem::path& path);
 // config.json as published.
 void write_model_config(const ModelConfig& config, const std::filesystem::path& path);
 
+// Where the model of a run, a checkpoint or a published folder lies: there, or in the newest
+// checkpoint. Throws Error if there is none.
+std::filesystem::path model_folder(const std::filesystem::path& from);
 // model.safetensors of a folder; throws Error if it is missing, Failure if it is damaged.
 std::vector<SafeTensors> open_weights(const std::filesystem::path& folder);
 ModelConfig read_model_config(const std::filesystem::path& path);  // of a config.json

@@ -311,8 +311,9 @@ Plan read_plan(const Settings& s) {
 }
 
 void read_generate(const Settings& root, RunConfig& c) {
-  const Settings s = root.child("generate", {"prompts", "max_tokens", "temperature"});
+  const Settings s = root.child("generate", {"prompts", "every", "max_tokens", "temperature"});
   if (s.has("prompts")) c.prompts = s.texts("prompts");
+  s.integer("every", 0, kMost, c.generate_every);
   s.integer("max_tokens", 0, 1 << 20, c.generate_tokens);
   s.number("temperature", 0, kInfinite, c.temperature);
 }
@@ -448,7 +449,8 @@ std::string write_run(const RunConfig& c) {
   out += "generate:\n  prompts: [";
   for (size_t i = 0; i < c.prompts.size(); ++i) out += (i ? ", " : "") + quoted(c.prompts[i]);
   return out +
-         fmt::format("]\n  max_tokens: {}\n  temperature: {}\n", c.generate_tokens, c.temperature);
+         fmt::format("]\n  every: {}\n  max_tokens: {}\n  temperature: {}\n", c.generate_every,
+                     c.generate_tokens, c.temperature);
 }
 
 std::vector<double> DataConfig::weights() const {

@@ -70,6 +70,7 @@ struct RunConfig {
   std::string cluster;  // that `simulate` prices the run on; empty: this machine
   std::vector<std::string> prompts = {
       "如果您想安装", "The kernel can be"};  // generate.prompts: passages sampled at the end
+  int64_t generate_every = 0;                // generate.every: and every so many steps; 0: not
   int64_t generate_tokens = 60;              // generate.max_tokens
   double temperature = 0.8;                  // generate.temperature; 0: greedy
   int64_t rows() const { return train.tokens_per_step / train.sequence_length; }

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <mutex>
 #include <optional>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -70,6 +71,13 @@ int64_t evaluation_rows(const RunConfig& c) {
   return std::min(rows, (rows + m - 1) / m * c.plan.pp);
 }
 
+// Passages are as long as the rows of training.
+Generation generation_of(const RunConfig& c) {
+  const int64_t context = c.train.sequence_length;
+  if (c.prompts.empty() || context < 2) return {};
+  return {.rows = std::min<int64_t>(std::ssize(c.prompts), 8), .tokens = cache_places(context)};
+}
+
 class Run {
  public:
   Run(const RunConfig& config, const fs::path& folder, const TrainOptions& options)
@@ -90,7 +98,7 @@ class Run {
              pool_,
              Job::Options{.rewrite = options.rewrite,
                           .evaluation_rows = evaluation_rows(config),
-                          .generation_rows = config.prompts.empty() ? 0 : 1}),
+                          .generation = generation_of(config)}),
         text_(prepare(options)),
         samples_(training_rows(config, text_)),
         held_out_(text_.held_out, config.train.sequence_length) {}
@@ -121,15 +129,15 @@ class Run {
   }
 
   void start() {
-    std::string metrics;  // lines of the run that goes on
-    if (!options_.resume.empty()) metrics = resume();
-    for (const char* old : {"summary.json", "model.safetensors", "timeline.json", "timeline_predicted.json", "report.html"}) fs::remove(folder_ / old);
+    std::string metrics, samples;  // lines of the run that goes on
+    if (!options_.resume.empty()) std::tie(metrics, samples) = resume();
+    for (const char* old : {"summary.json", "model.safetensors", "timeline.json",
+                            "timeline_predicted.json", "report.html"})
+      fs::remove(folder_ / old);
     write_file_aside(folder_ / "config.yaml", write_run(config_));
     for (const auto& [name, bytes] : text_.tokenizer_files) write_file_aside(folder_ / name, bytes);
-    write_file_aside(folder_ / "metrics.jsonl", metrics);
-    metrics_.open(folder_ / "metrics.jsonl", std::ios::app);
-    if (!metrics_)
-      throw Failure(fmt::format("{}: cannot be written", (folder_ / "metrics.jsonl").string()));
+    metrics_ = begin_lines("metrics.jsonl", metrics);
+    samples_lines_ = begin_lines("samples.jsonl", samples);
     const MatrixPeak peak = measure_matrix_peak(pool_, options_.peak_seconds);
     out_.peak_flops_per_s = peak.flops_per_s;
     std::string plan = plan_text(config_, job_, text_, peak, pool_.workers());
@@ -158,18 +166,28 @@ class Run {
         show_seconds(f.step_seconds), 100 * f.bubble));
   }
 
+  std::ofstream begin_lines(const char* name, const std::string& lines) const {
+    write_file_aside(folder_ / name, lines);
+    std::ofstream out(folder_ / name, std::ios::app);
+    if (!out) throw Failure(fmt::format("{}: cannot be written", (folder_ / name).string()));
+    return out;
+  }
+
   // Nothing is written before the checkpoint is found to be whole and of this run.
-  std::string resume() {
+  std::pair<std::string, std::string> resume() {
     const Manifest saved = read_manifest(options_.resume);
     check_same_run(saved, manifest_of(config_, text_, saved.step), options_.allow);
     restore_run(job_, options_.resume);
     first_ = saved.data_position;
     out_.steps = saved.step;
-    const fs::path run = run_of(options_.resume), metrics = run / "metrics.jsonl";
+    const fs::path run = run_of(options_.resume);
     if (fs::exists(folder_) && fs::equivalent(run, folder_)) {
       if (const Outcome o = set_later_aside(env_, run, saved.step); !o.ok()) throw Failure(o.reason);
     }
-    return fs::exists(metrics) ? metrics_up_to(read_file(metrics), saved.step) : "";
+    const auto lines = [&](const char* name) {
+      return fs::exists(run / name) ? metrics_up_to(read_file(run / name), saved.step) : "";
+    };
+    return {lines("metrics.jsonl"), lines("samples.jsonl")};
   }
 
   // A fault is told, and training goes on: the checkpoints of before are as they were.
@@ -224,6 +242,8 @@ class Run {
     const int64_t every = config_.train.evaluate_every;
     const bool evaluated = i == config_.train.steps || (every > 0 && i % every == 0);
     if (evaluated) evaluate(i);
+    if (i == config_.train.steps || (config_.generate_every > 0 && i % config_.generate_every == 0))
+      write_samples(i);
     recent_ = i == first_ ? seconds : 0.95 * recent_ + 0.05 * seconds;
     show(i, r, lr, evaluated);
     if (evaluated && !loads.empty()) line_.note(load_table(loads));
@@ -288,10 +308,11 @@ class Run {
     record(line);
   }
 
-  void record(const json& line) {
-    metrics_ << line.dump() << std::endl;
-    if (!metrics_)
-      throw Failure(fmt::format("{}: cannot be written", (folder_ / "metrics.jsonl").string()));
+  void record(const json& line) { append_line(metrics_, "metrics.jsonl", line); }
+
+  void append_line(std::ofstream& to, const char* name, const json& line) const {
+    to << line.dump() << std::endl;
+    if (!to) throw Failure(fmt::format("{}: cannot be written", (folder_ / name).string()));
   }
 
   void compare(int64_t i) {
@@ -355,7 +376,7 @@ class Run {
     const double bytes = static_cast<double>(held_out_.text_bytes());
     out_.gzip_bits_per_byte = 8 * static_cast<double>(sizes.gzip) / bytes;
     out_.zstd_bits_per_byte = 8 * static_cast<double>(sizes.zstd) / bytes;
-    if (out_.stopped.empty()) write_passages();
+    if (out_.stopped.empty() && first_ > config_.train.steps) out_.passages = passages();  // no step was left
     if (const Timeline t = replay(*job_.train().executor); !t.ranks.empty()) {
       out_.bubble = t.bubble();
       write_file_aside(folder_ / "timeline.json", chrome_trace(*job_.train().executor));
@@ -366,14 +387,36 @@ class Run {
     write_file_aside(folder_ / "summary.json", myriad::to_json(out_).dump(1) + "\n");
   }
 
-  void write_passages() {
+  // What the model makes of the prompts now, each the beginning of a document; of a longer one its
+  // last tokens.
+  std::vector<Passage> passages() {
+    if (job_.options().generation.rows == 0) return {};
+    const int32_t end = text_.tokenizer->end_of_text();
+    const GenerateConfig config{
+        .max_tokens = config_.generate_tokens,
+        .sampling = {.temperature = config_.temperature, .seed = config_.train.seed},
+        .stops = {},
+        .end_tokens = {end},
+        .context = config_.train.sequence_length};
+    std::vector<std::vector<int32_t>> prompts;
     for (const std::string& prompt : config_.prompts) {
-      const SamplingConfig sampling{.max_tokens = config_.generate_tokens,
-                                    .temperature = config_.temperature,
-                                    .seed = config_.train.seed};
-      out_.passages.push_back(
-          {prompt, whole_utf8(generate(job_, *text_.tokenizer, prompt, sampling))});
+      std::vector<int32_t> ids = {end};
+      text_.tokenizer->encode_onto(prompt, ids);
+      const int64_t over = std::ssize(ids) - (config.context - 1);
+      ids.erase(ids.begin(), ids.begin() + std::max<int64_t>(0, over));
+      prompts.push_back(std::move(ids));
     }
+    Decoder decoder(job_);
+    std::vector<Passage> out;
+    for (Continuation& c : generate(decoder, *text_.tokenizer, prompts, config))
+      out.push_back({config_.prompts[out.size()], std::move(c.text)});
+    return out;
+  }
+
+  void write_samples(int64_t step) {
+    out_.passages = passages();
+    for (const Passage& p : out_.passages)
+      append_line(samples_lines_, "samples.jsonl", {{"step", step}, {"prompt", p.prompt}, {"text", p.text}});
   }
 
   const RunConfig& config_;
@@ -388,7 +431,7 @@ class Run {
   TextData text_;
   MixedSamples samples_;
   HeldOutRows held_out_;
-  std::ofstream metrics_;
+  std::ofstream metrics_, samples_lines_;
   RunSummary out_;
   int64_t first_ = 1;  // step
   std::map<int, int> rounds_;  // of the last step, by unit

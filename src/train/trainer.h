@@ -1,5 +1,5 @@
 // The training run, from the text to the folder it leaves: metrics.jsonl, config.yaml,
-// summary.json, tokenizer.json, config.json, model.safetensors and checkpoints.
+// summary.json, samples.jsonl, tokenizer.json, config.json, model.safetensors and checkpoints.
 #pragma once
 
 #include <filesystem>

@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "base/error.h"
 #include "data/bpe.h"
 #include "data/files.h"
 #include "data/testing.h"
-#include "train/generate.h"
 #include "train/model_folder.h"
+#include "train/open_model.h"
 
 namespace myriad {
 namespace {
@@ -51,16 +52,10 @@ TEST_F(Trainer, LeavesAFolderThatGenerates) {
   EXPECT_EQ(summary.at("predicted").at("peak_bytes").size(), 8u);
   EXPECT_EQ(read_run(out / "config.yaml", {}).train, c.train);
   EXPECT_EQ(read_model_config(out / "config.json"), c.model);
-  Pool pool(1);
-  Job job(JobConfig{.model = c.model,
-                    .plan = resolve(Plan{}, 5, 1),
-                    .rows = 1,
-                    .sequence = c.train.sequence_length},
-          pool, Job::Options{.generation_rows = 1});
-  job.load(open_weights(out));
-  const SamplingConfig greedy{.max_tokens = 3, .temperature = 0};
-  const Bpe bpe = Bpe::load(out / "tokenizer.json");
-  EXPECT_EQ(generate(job, bpe, "The", greedy), generate(job, bpe, "The", greedy));
+  const OpenModel m = open_model(out);
+  EXPECT_EQ(m.usual_context, c.train.sequence_length);
+  EXPECT_EQ(m.first_token, Bpe::kEndOfText);
+  EXPECT_EQ(m.end_tokens, std::vector<int32_t>{Bpe::kEndOfText});
 }
 
 TEST_F(Trainer, PricesTheStepOnTheMachineItIsGiven) {
@@ -94,6 +89,24 @@ TEST_F(Trainer, EvaluationChangesNothing) {
   run(config({"train.evaluate_every=0"}), "once");
   EXPECT_EQ(read_file(folder_ / "often/model.safetensors"),
             read_file(folder_ / "once/model.safetensors"));
+}
+
+TEST_F(Trainer, SamplesOnTheWayChangeNothingElse) {
+  const RunSummary s = run(config({"generate.every=2", "train.steps=5"}), "often");
+  run(config({"generate.prompts=[]", "train.steps=5"}), "never");
+  EXPECT_EQ(read_file(folder_ / "often/model.safetensors"),
+            read_file(folder_ / "never/model.safetensors"));
+  EXPECT_EQ(read_file(folder_ / "never/samples.jsonl"), "");
+  std::istringstream lines(read_file(folder_ / "often/samples.jsonl"));
+  std::vector<int> steps;
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    const auto j = nlohmann::json::parse(line);
+    steps.push_back(j.at("step"));
+    last = j.at("text");
+  }
+  EXPECT_EQ(steps, (std::vector<int>{2, 2, 4, 4, 5, 5})) << "two prompts";
+  EXPECT_EQ(last, s.passages[1].text);
 }
 
 TEST_F(Trainer, OneRankStartsAndLearnsTheSame) {
@@ -142,11 +155,6 @@ TEST_F(Trainer, ALossThatIsNotFiniteStopsTheRun) {
   EXPECT_NE(s.stopped.find("the first tensor that is not finite: "), std::string::npos)
       << s.stopped;
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out/summary.json"));
-}
-
-TEST(WholeUtf8, DropsWhatIsNoCharacter) {
-  EXPECT_EQ(whole_utf8("a中\xE4\xB8"), "a中");
-  EXPECT_EQ(whole_utf8("\x80z\xC0\xAF\xED\xA0\x80\xF0\x9F\x98\x80"), "z😀");
 }
 
 }  // namespace

@@ -255,6 +255,24 @@ class Generation(unittest.TestCase):
         self.assertEqual(slid["tokens"], side["tokens"])
         self.assertGreater(slid["windows"], side["windows"])
 
+    def test_a_folder_with_sentencepiece(self):
+        run, hf, spm = self.folder / "wide", self.folder / "spm", GOLDEN / "tokenizers" / "small_spm.model"
+        r = myriad("train", "examples/tiny.yaml", "--out", run, "--quiet", "-s", f"data.cache={self.folder}/cache", "-s",
+                   "train.steps=2", "-s", "model.vocab_size=2048", "-s", "data.vocabulary=2048")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(myriad("export", run, "--out", hf).returncode, 0)
+        (hf / "tokenizer.json").unlink()
+        (hf / "tokenizer.model").write_bytes(spm.read_bytes())
+        got = self.json_of("generate", hf, "--prompt", "The kernel 安装", "--max-tokens", 30, "--temperature", 1, "--context", 60)
+        ids = self.folder / "ids.json"
+        ids.write_text(json.dumps([got["prompt_ids"], got["prompt_ids"] + got["ids"]]))
+        before, whole = self.json_of("data", "decode", "--tokenizer", spm, "--in", ids)
+        self.assertEqual(whole[:len(before)], before)
+        self.assertEqual(got["text"].rstrip("\uFFFD"), whole[len(before):].rstrip("\uFFFD"), "but for what is open at the end")
+        text = self.folder / "text.txt"
+        text.write_text("The kernel can be installed.")
+        self.assertGreater(self.json_of("eval", hf, "--text", text)["tokens"], 4)
+
     def test_samples_of_the_run(self):
         lines = [json.loads(line) for line in (self.out / "samples.jsonl").read_text().splitlines()]
         self.assertEqual([line["step"] for line in lines], [10, 10, 20, 20])

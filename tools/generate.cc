@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 
 #include "base/error.h"
@@ -138,6 +140,21 @@ std::vector<std::vector<int32_t>> encode(const OpenModel& m,
   return all;
 }
 
+Json results_of(const std::vector<std::string>& prompts,
+                const std::vector<std::vector<int32_t>>& ids,
+                const std::vector<Continuation>& texts) {
+  Json results = Json::array();
+  for (size_t i = 0; i < texts.size(); ++i) {
+    results.push_back({{"prompt", prompts[i]},
+                       {"text", texts[i].text},
+                       {"prompt_ids", ids[i]},
+                       {"tokens", texts[i].ids.size()},
+                       {"ids", texts[i].ids},
+                       {"ended", name_of(texts[i].ended)}});
+  }
+  return results;
+}
+
 int run_generate(const Options& o) {
   check(o);
   const std::vector<std::string> prompts = o.prompts.empty() ? o.prompt : read_prompts(o.prompts);
@@ -168,21 +185,15 @@ int run_generate(const Options& o) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
   int64_t made = 0, read = 0;
-  Json results = Json::array();
   for (size_t i = 0; i < texts.size(); ++i) {
     made += std::ssize(texts[i].ids);
     read += std::ssize(ids[i]);
-    results.push_back({{"prompt", prompts[i]},
-                       {"text", texts[i].text},
-                       {"prompt_ids", ids[i]},
-                       {"tokens", texts[i].ids.size()},
-                       {"ids", texts[i].ids},
-                       {"ended", name_of(texts[i].ended)}});
   }
   const double rate = static_cast<double>(made) / seconds;
   fmt::print(stderr, "{} tokens after {} of prompts in {:.2f} s: {:.1f} tokens/s\n", made, read,
              seconds, rate);
   if (!o.json) return 0;
+  const Json results = results_of(prompts, ids, texts);
   Json out = o.prompts.empty() ? results[0] : Json{{"results", results}};
   out["seed"] = config.sampling.seed;
   out["temperature"] = config.sampling.temperature;
@@ -222,11 +233,11 @@ void add_generate(CLI::App& app, int& status) {
                 fmt::format("Prompts at a time, 1 to {}, by default 8; changes no text", kMostRows))
       ->type_name("N");
   add_json(*c, o->json);
-  add_examples(*c, {"myriad generate runs/bilingual --prompt \"The kernel\"",
-                    "myriad generate runs/bilingual --prompt 安装 --max-tokens 100 --temperature "
-                    "0.7 --top-p 0.9 --seed 3",
-                    "myriad generate runs/bilingual --prompts prompts.txt --temperature 0 --stop "
-                    "\"\\n\" --json"});
+  add_examples(
+      *c, {"myriad generate runs/bilingual --prompt \"The kernel\"",
+           "myriad generate runs/bilingual --prompt 安装 --max-tokens 100 --temperature "
+           "0.7 --top-p 0.9 --seed 3",
+           "myriad generate runs/bilingual --prompts prompts.txt --temperature 0 --stop . --json"});
   c->callback([o, &status] { status = run_generate(*o); });
 }
 

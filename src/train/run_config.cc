@@ -334,10 +334,12 @@ std::string write_sources(const std::vector<DataSource>& sources) {
   if (sources.empty()) return "";
   if (sources.size() == 1 && sources[0].name == name_of_source(sources[0].path))
     return fmt::format("  corpus: {}\n", quoted(sources[0].path));
-  std::string out = "  sources:\n";
-  for (const DataSource& s : sources)
-    out += fmt::format("    - {{path: {}, name: {}, weight: {}}}\n", quoted(s.path), quoted(s.name), s.weight);
-  return out;
+  std::string out;
+  for (const DataSource& s : sources) {
+    out += fmt::format("{}{{path: {}, name: {}, weight: {}}}", out.empty() ? "" : ",\n    ", quoted(s.path),
+                       quoted(s.name), s.weight);
+  }
+  return fmt::format("  sources: [\n    {}]\n", out);
 }
 
 std::string write_layout(const Plan& p) {

@@ -90,8 +90,9 @@ TEST_F(Text, ChangedWeightsPackingAndOrderAreRefusedOnResume) {
   const auto resume = [&](const RunConfig& c) {
     run(c, "out", {.resume = find_checkpoint(folder_ / "out"), .allow = {"train.steps"}});
   };
-  EXPECT_NE(refusal([&] { resume(config({}, "1, 1")); }).find("data.sources: was "),
-            std::string::npos);
+  const std::string weights = refusal([&] { resume(config({}, "1, 1")); });
+  EXPECT_NE(weights.find("data.sources: was [{path: "), std::string::npos) << weights;
+  EXPECT_NE(weights.find("weight: 3}"), std::string::npos) << weights;
   EXPECT_NE(refusal([&] {
               resume(config({"data.packing=whole"}));
             }).find("data.packing: was cut, is whole"),

@@ -115,6 +115,18 @@ class Golden(unittest.TestCase):
             self.assertEqual(r.returncode, 1, r.stderr)
             self.assertFalse(json.loads(r.stdout)["ok"])
 
+    def test_a_damaged_file_is_named(self):
+        """A file cut short is damage, status 1; no such folder is bad input, status 2."""
+        with tempfile.TemporaryDirectory() as folder:
+            for file in (GOLDEN / "llama_gqa").iterdir():
+                (pathlib.Path(folder) / file.name).write_bytes(file.read_bytes())
+            weights = pathlib.Path(folder) / "model.safetensors"
+            weights.write_bytes(weights.read_bytes()[:-100])
+            r = myriad("verify", "golden", folder)
+            self.assertEqual(r.returncode, 1, r.stderr)
+            self.assertIn("model.safetensors", r.stderr)
+        self.assertEqual(myriad("verify", "golden", folder).returncode, 2)
+
 
 class Training(unittest.TestCase):
     def test_a_run(self):

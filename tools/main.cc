@@ -70,6 +70,8 @@ int run(int argc, char** argv) {
     const int code = app.exit(e);
     if (code != 0 && json) print_json({{"error", e.what()}, {"status", 2}});
     return code == 0 ? 0 : 2;
+  } catch (const Damage& e) {
+    return fail(1, e.what(), json);
   } catch (const Error& e) {
     return fail(2, e.what(), json);
   } catch (const std::exception& e) {  // Failure, and what the system refuses

@@ -1,4 +1,4 @@
-// The two loud forms of failure. Bad input throws Error (caught in main only, exit status 2); a
+// The loud forms of failure. Bad input throws Error (caught in main only, exit status 2); a
 // broken invariant aborts through CHECK with the values. Expected faults are returned as Outcome.
 #pragma once
 
@@ -16,7 +16,12 @@ struct Error : std::runtime_error {
   std::string where, hint;
 };
 
-// A run that started and had to stop (non-finite loss, damaged file, failed check): exit status 1.
+// A file that is not what was once written: cut short, changed, contradicting itself. Exit status 1.
+struct Damage : Error {
+  using Error::Error;
+};
+
+// A run that started and had to stop (non-finite loss, full disk, failed check): exit status 1.
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -120,14 +120,14 @@ Manifest parse_manifest(const std::string& text, const fs::path& path) {
                          .bytes = f.at("bytes").get<uint64_t>(),
                          .xxh3 = f.at("xxh3").get<std::string>()});
       if (m.files.back().name.find('/') != std::string::npos)
-        throw Error(fmt::format("names a file {} outside of the checkpoint", m.files.back().name),
+        throw Damage(fmt::format("names a file {} outside of the checkpoint", m.files.back().name),
                     path);
     }
     if (manifest_text(m) == text) return m;
   } catch (const nlohmann::json::exception& e) {
-    throw Error(fmt::format("is damaged: {}", e.what()), path);
+    throw Damage(fmt::format("is damaged: {}", e.what()), path);
   }
-  throw Error("is damaged: its checksum does not fit", path);
+  throw Damage("is damaged: its checksum does not fit", path);
 }
 
 Manifest read_manifest(const fs::path& checkpoint) {

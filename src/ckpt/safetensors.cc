@@ -81,24 +81,24 @@ json parse_header(const std::string& text, const std::string& path) {
   try {
     header = json::parse(text, watch);
   } catch (const json::exception& e) {
-    throw Error(fmt::format("the header ({} bytes from offset {}) is not JSON: {}", text.size(),
+    throw Damage(fmt::format("the header ({} bytes from offset {}) is not JSON: {}", text.size(),
                             kPrefix, e.what()),
                 path);
   }
-  if (!twice.empty()) throw Error(fmt::format("{} stands twice in the header", twice), path);
-  if (!header.is_object()) throw Error("the header is not a JSON object", path);
+  if (!twice.empty()) throw Damage(fmt::format("{} stands twice in the header", twice), path);
+  if (!header.is_object()) throw Damage("the header is not a JSON object", path);
   return header;
 }
 
 std::vector<int64_t> parse_integers(const json& j, const std::string& what,
                                     const std::string& path) {
-  if (!j.is_array()) throw Error(fmt::format("{} is {}, not an array", what, shown(j)), path);
+  if (!j.is_array()) throw Damage(fmt::format("{} is {}, not an array", what, shown(j)), path);
   std::vector<int64_t> out;
   for (const json& d : j) {
     const bool fits =
         d.is_number_unsigned() && d.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
     if (!fits)
-      throw Error(fmt::format("{} holds {}, not an integer from 0 to 2^63 - 1", what, shown(d)),
+      throw Damage(fmt::format("{} holds {}, not an integer from 0 to 2^63 - 1", what, shown(d)),
                   path);
     out.push_back(d.get<int64_t>());
   }
@@ -109,31 +109,31 @@ std::vector<int64_t> parse_integers(const json& j, const std::string& what,
 TensorInfo parse_tensor(const std::string& name, const json& j, uint64_t data, uint64_t end,
                         const std::string& path) {
   const std::string tensor = fmt::format("tensor {}", shown(json(name)));
-  if (!j.is_object()) throw Error(fmt::format("{}: {} is not an object", tensor, shown(j)), path);
+  if (!j.is_object()) throw Damage(fmt::format("{}: {} is not an object", tensor, shown(j)), path);
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
-    if (!j.contains(key)) throw Error(fmt::format("{}: {} is missing", tensor, key), path);
+    if (!j.contains(key)) throw Damage(fmt::format("{}: {} is missing", tensor, key), path);
   }
   const json& dtype = j["dtype"];
   const std::optional<Stored> type =
       dtype.is_string() ? stored_named(dtype.get<std::string>()) : std::nullopt;
-  if (!type) throw Error(fmt::format("{}: unknown dtype {}", tensor, shown(dtype)), path);
+  if (!type) throw Damage(fmt::format("{}: unknown dtype {}", tensor, shown(dtype)), path);
   TensorInfo info{.type = *type, .shape = parse_integers(j["shape"], tensor + ": shape", path)};
   const std::vector<int64_t> offsets =
       parse_integers(j["data_offsets"], tensor + ": data_offsets", path);
   if (offsets.size() != 2 || offsets[0] > offsets[1]) {
-    throw Error(
+    throw Damage(
         fmt::format("{}: data_offsets is {}, not [begin, end]", tensor, shown(j["data_offsets"])),
         path);
   }
   const auto begin = static_cast<uint64_t>(offsets[0]), stop = static_cast<uint64_t>(offsets[1]);
   if (stop > end - data) {
-    throw Error(
+    throw Damage(
         fmt::format("{}: its data ends at offset {} of {} data bytes", tensor, stop, end - data),
         path);
   }
   const std::optional<uint64_t> needed = bytes_needed(*type, info.shape);
   if (needed != stop - begin) {
-    throw Error(
+    throw Damage(
         fmt::format("{}: {} of shape {} does not take the {} bytes of data_offsets {}", tensor,
                     name_of(*type), shown(j["shape"]), stop - begin, shown(j["data_offsets"])),
         path);
@@ -219,10 +219,10 @@ SafeTensors SafeTensors::open(const std::string& path) {
   const auto end = static_cast<uint64_t>(status.st_size);
   uint64_t length = 0;
   if (end < kPrefix || !s.file_->read(0, std::as_writable_bytes(std::span(&length, 1)))) {
-    throw Error(fmt::format("{} bytes are no safetensors file", end), path);
+    throw Damage(fmt::format("{} bytes are no safetensors file", end), path);
   }
   if (length > end - kPrefix || length > kMostHeader) {
-    throw Error(
+    throw Damage(
         fmt::format("the header is said to have {} bytes, in a file of {}; at most {} are allowed",
                     length, end, kMostHeader),
         path);
@@ -246,7 +246,7 @@ SafeTensors SafeTensors::open(const std::string& path) {
   uint64_t at = kPrefix + length;
   for (const auto& [begin, name] : order) {
     if (begin != at) {
-      throw Error(
+      throw Damage(
           fmt::format(
               "tensor {}: its data begins at offset {} of the file; {} before it ends at {}",
               shown(json(name)), begin, begin < at ? "the overlapping tensor" : "what lies", at),
@@ -256,7 +256,7 @@ SafeTensors SafeTensors::open(const std::string& path) {
     s.names_.push_back(name);
   }
   if (at != end)
-    throw Error(fmt::format("{} bytes from offset {} belong to no tensor", end - at, at), path);
+    throw Damage(fmt::format("{} bytes from offset {} belong to no tensor", end - at, at), path);
   return s;
 }
 

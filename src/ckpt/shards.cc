@@ -18,10 +18,10 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error("cannot be opened", path);
   const json index = json::parse(in, nullptr, false);
-  if (index.is_discarded()) throw Error("is not JSON", path);
+  if (index.is_discarded()) throw Damage("is not JSON", path);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object() ||
       index["weight_map"].empty())
-    throw Error("weight_map is missing: an object of tensor and file", path);
+    throw Damage("weight_map is missing: an object of tensor and file", path);
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     if (!file.is_string() || file.get<std::string>().empty() ||
@@ -45,10 +45,10 @@ std::vector<SafeTensors> open_shards(const fs::path& folder) {
   std::map<std::string, SafeTensors> shards;
   for (const auto& [tensor, file] : files) {
     if (!fs::exists(folder / file))
-      throw Error(fmt::format("{} is said to lie in {}, which is missing", tensor, file), index);
+      throw Damage(fmt::format("{} is said to lie in {}, which is missing", tensor, file), index);
     if (!shards.count(file)) shards.emplace(file, SafeTensors::open(folder / file));
     if (!shards.at(file).has(tensor))
-      throw Error(fmt::format("{} is said to lie in {}, which has no such tensor", tensor, file),
+      throw Damage(fmt::format("{} is said to lie in {}, which has no such tensor", tensor, file),
                   index);
   }
   std::vector<SafeTensors> out;
@@ -56,7 +56,7 @@ std::vector<SafeTensors> open_shards(const fs::path& folder) {
     for (const std::string& tensor : shard.names()) {
       const auto at = files.find(tensor);
       if (at == files.end() || at->second != file)
-        throw Error(fmt::format("holds {}, which {} does not place there", tensor, kIndex),
+        throw Damage(fmt::format("holds {}, which {} does not place there", tensor, kIndex),
                     folder / file);
     }
     out.push_back(std::move(shard));

@@ -14,7 +14,7 @@ namespace myriad {
 namespace {
 
 [[noreturn]] void refuse(const std::string& file, size_t offset, std::string what) {
-  throw Error(std::move(what), fmt::format("{}: offset {}", file, offset));
+  throw Damage(std::move(what), fmt::format("{}: offset {}", file, offset));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ uint64_t header_hash(const PackedHeader& header) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, uint64_t offset, std::string what) {
-  throw Error(std::move(what), fmt::format("{}: offset {}", path.string(), offset),
+  throw Damage(std::move(what), fmt::format("{}: offset {}", path.string(), offset),
               "delete it and pack the corpus again");
 }
 

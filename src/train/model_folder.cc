@@ -67,11 +67,7 @@ std::vector<SafeTensors> open_weights(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder / "model.safetensors") &&
       !std::filesystem::exists(folder / "model.safetensors.index.json"))
     throw Error("no weights: neither model.safetensors nor model.safetensors.index.json", folder);
-  try {
-    return open_shards(folder);
-  } catch (const Error& e) {
-    throw Failure(e.what());
-  }
+  return open_shards(folder);
 }
 
 ModelConfig read_model_config(const std::filesystem::path& path) {

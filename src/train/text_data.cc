@@ -125,11 +125,7 @@ PackedFile packed(const std::vector<std::string>& texts, const Tokenizer& tokeni
     say(fmt::format("packing {} documents", texts.size()));
     return pack_texts(texts, tokenizer, path);
   }
-  try {
-    return PackedFile::open(path);
-  } catch (const Error& e) {
-    throw Failure(fmt::format("{}\n  hint: remove the file, it is made again", e.what()));
-  }
+  return PackedFile::open(path);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ json read_json(const std::string& path) {
   try {
     return json::parse(in);
   } catch (const json::exception& e) {
-    throw Error(fmt::format("is not JSON: {}", e.what()), path);
+    throw Damage(fmt::format("is not JSON: {}", e.what()), path);
   }
 }
 

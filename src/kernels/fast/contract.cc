@@ -86,7 +86,9 @@ const char* few_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void few(const KernelCall& call) {
-  if (!rows_are_f32(call)) return ref::contract(call);
+  const auto wide = [](const Tensor& t) { return t.dims == 0 || t.dtype == DType::f32; };
+  if (!std::all_of(call.ins.begin(), call.ins.end(), wide) || !wide(call.outs[0]))
+    return ref::contract(call);
   begin(call);
   Product p;
   CHECK(read_product(*call.op, p) == nullptr);

@@ -3,8 +3,8 @@
 // 50 M parameters (hidden 512, 12 layers, 8 heads over 4 kv heads, ffn 1408, vocabulary 16384),
 // steps of 8 x 256 tokens, fp32.
 //   one_rank_share: model FLOPs per second of one rank over the local matrix-product peak.
-//   bf16_seconds: of one rank in bf16; bf16_share: the same over the rate of bf16 products measured beside it (where the processor has
-//   them), bf16_speedup: fp32 seconds over those.
+//   bf16_seconds: of one rank in bf16; bf16_speedup: fp32's over those; bf16_share: its model FLOPs
+//   per second over the rate of bf16 products measured beside it, where the processor has them.
 //   layout_ratio: seconds a step of dp 2 x tp 2 x pp 2, zero 1, 4 micro-batches over those of one
 //   rank, steps in turn.
 #include <chrono>

@@ -106,7 +106,8 @@ void add_simulate(CLI::App& app, int& status) {
       ->type_name("FILE");
   c->add_option(
        "--dtype", o->dtype,
-       "Prices in bf16, fp16, fp32 or fp64; default: train.dtype if it is bf16, else the first of these that the device has")
+       "Prices in bf16, fp16, fp32 or fp64; default: train.dtype if it is bf16, else the first of "
+       "these that the device has")
       ->check(CLI::IsMember({"bf16", "fp16", "fp32", "fp64"}));
   c->add_option("--experts", o->experts,
                 "How tokens choose experts: even, zipf:S, or the folder of a run whose last counts to "

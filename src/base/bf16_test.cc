@@ -26,8 +26,8 @@ TEST(Bf16, EveryValueSurvivesTheWayThroughFloatAndDouble) {
   }
 }
 
-// Between two neighbours: the nearer one, from the middle the even one. Also where a float lies between that a first rounding
-// would take for the middle.
+// Between two neighbours: the nearer one, from the middle the even one. Also where a float lies
+// between that a first rounding would take for the middle.
 TEST(Bf16, RoundsOnceToNearestTiesToEven) {
   for (uint16_t bits : {0x3f80, 0x3f81, 0x0080, 0x7f00, 0x0001, 0xbf80, 0xbf81}) {
     const double low = of_bits(bits), high = of_bits(static_cast<uint16_t>(bits + 1));

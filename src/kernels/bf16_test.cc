@@ -26,7 +26,8 @@ Trial widened(const Trial& t) {
   return w;
 }
 
-// The reference rounds once what double precision gives. A fast kernel may be `slack` further away, times the largest of all.
+// The reference rounds once what double precision gives. A fast kernel may be `slack` further away,
+// times the largest of all.
 void expect_rounded_once(const Trial& t, double slack, const std::string& what) {
   const auto want = widened(t).run_ref(), plain = t.run_ref(), fast = t.run(t.fast());
   for (size_t o = 0; o < want.size(); ++o) {

@@ -16,7 +16,8 @@ Emitter::Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t 
       cache(cache),
       piece_(piece) {}
 
-// The cast has the name: rules that speak of a weight mean what is computed with, so that it is moved after it was made narrower.
+// The cast has the name: rules that speak of a weight mean what is computed with, so that it is
+// moved after it was made narrower.
 int Emitter::weight(Param param, std::optional<DType> used_as) {
   const DType type = used_as.value_or(piece_.graph.activation);
   const bool as_it_is = type == piece_.graph.real;

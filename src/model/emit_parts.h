@@ -42,7 +42,7 @@ class Emitter {
   int hidden(std::string name);                    // an input "bsd" of activations
   int scalar(std::string name);                    // a real input ""
   Builder::Options named(std::string name) const;  // of one output
-  Builder::Options real(std::string name) const;   // of one output of the graph's real type: a statistic, a part of the loss
+  Builder::Options real(std::string name) const;   // the same, of the graph's real type: a statistic, a part of the loss
   // The sum of a real value over all its labels, exactly, added to the state; named and returned.
   int exact_sum(int x, std::string name, std::string state);
   std::string in_layer(std::string_view published) const;

@@ -21,8 +21,9 @@ struct PlannedRun {
   OptimizerConfig optimizer;
   ExpertLoad load;    // of experts; none: even
   std::string dtype;  // "": the first the device has of bf16, fp16, fp32
-  // The program as Myriad runs it in bf16 (train.dtype), every value of its own type, rather than fp32's with the usual bytes of mixed
-  // precision (ByteMap). dtype is then that of the device's products.
+  // The program as Myriad runs it in bf16 (train.dtype), every value of its own type, rather than
+  // fp32's with the usual bytes of mixed precision (ByteMap). dtype is then that of the device's
+  // products.
   bool as_computed_in_bf16 = false;
 };
 

@@ -67,8 +67,9 @@ std::vector<double> curve(DType real, uint64_t seed, const std::vector<Batch>& b
   return out;
 }
 
-// Seeds alone spread fp32's curves: `noise`, a window's standard deviation. The bf16 curve of a seed stays within one of them of the fp32
-// curve of the same seed in every window (with a floor of 0.003 nats, where seeds hardly differ), and a fifth of one on average.
+// Seeds alone spread fp32's curves: `noise`, a window's standard deviation. The bf16 curve of a
+// seed stays within one of them of the fp32 curve of the same seed in every window (with a floor of
+// 0.003 nats, where seeds hardly differ), and a fifth of one on average.
 TEST(Bf16, LossCurveWithinTheNoiseOfSeeds) {
   constexpr int kSeeds = 5;
   Pool pool(2);
@@ -107,8 +108,8 @@ const Variant& variant(const std::string& name) {
   throw std::logic_error(name);
 }
 
-// Largest difference of the raw gradients of step 1 between four micro-batches and one, over the largest of the tensor. Activations are the
-// same, row by row; only the order of sums differs.
+// Largest difference of the raw gradients of step 1 between four micro-batches and one, over the
+// largest of the tensor. Activations are the same, row by row; only the order of sums differs.
 double difference_of_micro_batches(Job::Options options) {
   Pool pool(1);
   const Variant& v = variant("bf16");
@@ -125,7 +126,8 @@ double difference_of_micro_batches(Job::Options options) {
 TEST(Bf16, GradientsAreSummedInF32) {
   constexpr double kBound = 1e-5;  // a rounding to bf16 is 2e-3
   EXPECT_LT(difference_of_micro_batches({}), kBound);
-  // Planted: gradients of weights have the type that is computed with, so each micro-batch's is rounded before it is added.
+  // Planted: gradients of weights have the type that is computed with, so each micro-batch's is
+  // rounded before it is added.
   const auto narrow_gradients = [](Pieces& pieces) {
     for (Piece& piece : pieces.pieces) {
       for (Value& value : piece.graph.values) {

@@ -107,8 +107,9 @@ class Case {
   struct Tolerance {
     double logits, gradient, loss, norm, after;
   };
-  // The golden files state tolerances for single precision; docs/precision.md those for bf16. A router in near ties chooses otherwise, so
-  // of expert models only losses and norm can be judged then.
+  // The golden files state tolerances for single precision; docs/precision.md those for bf16. A
+  // router in near ties chooses otherwise, so of expert models only losses and norm can be judged
+  // then.
   static constexpr double kAny = std::numeric_limits<double>::infinity();
   static constexpr Tolerance kInBf16{0x1p-5, 0x1p-3, 5e-3, 0x1p-3, 2};
   static constexpr Tolerance kOfExpertsInBf16{kAny, kAny, 5e-2, 0.5, kAny};

@@ -236,8 +236,8 @@ std::string to_text(const LayoutReport& report) {
     text += fmt::format("FAILED {}: {} ({:.2g})\n", f.layout, f.tensor, f.error);
   for (const std::string& b : report.bits_failed) text += "BITS " + b + "\n";
   text += fmt::format(
-      "{} layouts in {:.0f} s, worst error {:.2g} (bound {:.0e}), in bf16 {:.2g} times one rank's (bound {:.2g}), {} failed, {} with "
-      "other bits\n",
+      "{} layouts in {:.0f} s, worst error {:.2g} (bound {:.0e}), in bf16 {:.2g} times one rank's "
+      "(bound {:.2g}), {} failed, {} with other bits\n",
       report.layouts, report.seconds, report.worst_error(), kLayoutBound, report.worst_error(true),
       kBf16LayoutBound, report.failed.size(), report.bits_failed.size());
   return text;

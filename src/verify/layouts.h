@@ -20,9 +20,10 @@ struct LayoutSweep {
 };
 
 constexpr double kLayoutBound = 1e-10;
-// Of variants in bf16 both a layout and one rank are compared with one rank in fp64. The error is the layout's over one rank's, tensor by
-// tensor (one rank's taken as 2^-5 at least, gradients below a hundredth of the model's largest measured against that): roundings differ,
-// their size may not. Routers choose otherwise in near ties, so of expert models only loss and norm are judged.
+// Of variants in bf16 both a layout and one rank are compared with one rank in fp64. The error is
+// the layout's over one rank's, tensor by tensor (one rank's taken as 2^-5 at least, gradients
+// below a hundredth of the model's largest measured against that): roundings differ, their size may
+// not. Routers choose otherwise in near ties, so of expert models only loss and norm are judged.
 constexpr double kBf16LayoutBound = 10, kBf16LeastError = 0x1p-5, kBf16GradientFloor = 1e-2;
 
 struct LayoutFault {

@@ -1,6 +1,6 @@
-// Fast kernels: f32, those of what flows through a model also on bf16 storage (a call with f64 tensors is handed to the
-// reference). All compute in f32. Each is parallel over a fixed grid. The *_declines say which contracts a kernel takes; the others take every call
-// of their row.
+// Fast kernels: f32, those of what flows through a model also on bf16 storage (a call with f64
+// tensors is handed to the reference). All compute in f32. Each is parallel over a fixed grid. The
+// *_declines say which contracts a kernel takes; the others take every call of their row.
 #pragma once
 
 #include "kernels/kernel.h"

@@ -1,5 +1,6 @@
-// Rows of f32 and bf16 tensors as floats: in place where they are f32, else by way of a small buffer. So one kernel computes in
-// f32 on either storage, and what it stores as bf16 is rounded once.
+// Rows of f32 and bf16 tensors as floats: in place where they are f32, else by way of a small
+// buffer. So one kernel computes in f32 on either storage, and what it stores as bf16 is rounded
+// once.
 #pragma once
 
 #include "kernels/call.h"

@@ -185,7 +185,8 @@ void matrix_product(Pool* pool, int64_t m, int64_t n, int64_t k, float alpha, Ma
                           c.step);
   }
   if (m == 0 || n == 0) return;
-  constexpr int64_t kLeast = int64_t{1} << 16;  // below it widening costs as little, and needs no primitive to be made first
+  // Below it widening costs as little, and needs no primitive to be made first.
+  constexpr int64_t kLeast = int64_t{1} << 16;
   const bool as_they_are = a.narrow && b.narrow && m * n * k >= kLeast && bf16_products();
   const Tile t = tile_of(m, n, k);
   const int64_t columns = ceil_div(n, t.n);

@@ -51,7 +51,8 @@ Product make(const Key& key) {
   return p;
 }
 
-// The largest part of a size that is one of few: sizes known only at run time (rows of experts) then need few primitives.
+// The largest part of a size that is one of few: sizes known only at run time (rows of experts)
+// then need few primitives.
 int64_t common_part(int64_t n) {
   constexpr int64_t kWhole = 64;
   return n >= kWhole ? n / kWhole * kWhole : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)));

@@ -39,7 +39,9 @@ void count(const KernelCall& call) {
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = row * n; i < (row + 1) * n; ++i) {
         const int32_t e = idx.as<int32_t>()[i];
-        if (e >= 0 && e >= lo && e < lo + x) y.as<T>()[row * x + e - lo] = static_cast<T>(y.as<T>()[row * x + e - lo] + 1);
+        if (e < 0 || e < lo || e >= lo + x) continue;
+        T& times = y.as<T>()[row * x + e - lo];
+        times = static_cast<T>(times + 1);
       }
     }
   });

@@ -1,6 +1,5 @@
-// bfloat16: the upper half of a float. Sixteen bits of storage, no arithmetic: values are widened
-// (exactly), computed with and rounded once, to nearest, ties to even. NaN stays NaN; what is too
-// large becomes infinite.
+// bfloat16: the upper half of a float. Storage, no arithmetic: values are widened (exactly), computed with and rounded
+// once, to nearest, ties to even. NaN stays NaN; what is too large becomes infinite.
 #pragma once
 
 #include <bit>

@@ -18,8 +18,7 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
-// Of parameters, moments, gradient sums, statistics and losses, where activations are of `dtype`:
-// never narrower than f32.
+// Of states, statistics and losses, where activations are of `dtype`: never narrower than f32.
 constexpr DType state_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 // Generation instead of training: attention of `sequence` new tokens a row over a cache of keys and
 // values, which is a state of `tokens` places a row. Further inputs: cache.slot "bs", where the keys

@@ -134,8 +134,11 @@ TensorInfo parse_tensor(const std::string& name, const json& j, uint64_t data, u
   const std::optional<uint64_t> needed = bytes_needed(*type, info.shape);
   if (needed != stop - begin) {
     throw Damage(
-        fmt::format("{}: {} of shape {} does not take the {} bytes of data_offsets {}", tensor,
-                    name_of(*type), shown(j["shape"]), stop - begin, shown(j["data_offsets"])),
+        fmt::format(
+            "{}: {} of shape {} does not take the {} bytes of data_offsets {}, from offset {} "
+            "of the file",
+            tensor, name_of(*type), shown(j["shape"]), stop - begin, shown(j["data_offsets"]),
+            data + begin),
         path);
   }
   info.begin = data + begin;
@@ -222,10 +225,10 @@ SafeTensors SafeTensors::open(const std::string& path) {
     throw Damage(fmt::format("{} bytes are no safetensors file", end), path);
   }
   if (length > end - kPrefix || length > kMostHeader) {
-    throw Damage(
-        fmt::format("the header is said to have {} bytes, in a file of {}; at most {} are allowed",
-                    length, end, kMostHeader),
-        path);
+    throw Damage(fmt::format("offset 0: the header is said to have {} bytes, in a file of {}; at "
+                            "most {} are allowed",
+                            length, end, kMostHeader),
+                path);
   }
   std::string text(length, ' ');
   if (!s.file_->read(kPrefix, std::as_writable_bytes(std::span(text))))

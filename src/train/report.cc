@@ -239,17 +239,17 @@ std::string comparison_table(const StepProfile& p, const StepProfile& m) {
   return out;
 }
 
-double ExpertLoad::max_over_mean() const {
+double LayerLoad::max_over_mean() const {
   const int64_t sum = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
   if (sum == 0) return 0;
   return static_cast<double>(*std::max_element(tokens.begin(), tokens.end())) *
          static_cast<double>(tokens.size()) / static_cast<double>(sum);
 }
 
-int64_t ExpertLoad::dead() const { return std::count(tokens.begin(), tokens.end(), 0); }
+int64_t LayerLoad::dead() const { return std::count(tokens.begin(), tokens.end(), 0); }
 
-std::vector<ExpertLoad> expert_loads(const StepResult& result, const std::map<int, int>& rounds) {
-  std::vector<ExpertLoad> loads;
+std::vector<LayerLoad> expert_loads(const StepResult& result, const std::map<int, int>& rounds) {
+  std::vector<LayerLoad> loads;
   for (const auto& [unit, tokens] : result.tokens_per_expert) {
     const auto dropped = result.dropped.find(unit);
     const auto taken = rounds.find(unit);
@@ -261,10 +261,10 @@ std::vector<ExpertLoad> expert_loads(const StepResult& result, const std::map<in
   return loads;
 }
 
-std::string load_table(const std::vector<ExpertLoad>& loads) {
+std::string load_table(const std::vector<LayerLoad>& loads) {
   constexpr size_t kListed = 16;
   std::string out = "  layer  max/mean  dead  dropped  rounds  tokens per expert";
-  for (const ExpertLoad& l : loads) {
+  for (const LayerLoad& l : loads) {
     const size_t n = std::min(kListed, l.tokens.size());
     out += fmt::format(
         "\n  {:>5}  {:>8.2f}  {:>4}  {:>7}  {:>6}  {}{}", l.layer, l.max_over_mean(), l.dead(),

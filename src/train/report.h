@@ -35,7 +35,7 @@ std::string first_difference(const StepProfile& predicted, const StepProfile& me
 std::string comparison_table(const StepProfile& predicted, const StepProfile& measured);
 
 // How the tokens of a step spread over the experts of one layer.
-struct ExpertLoad {
+struct LayerLoad {
   int layer = 0;
   std::vector<int64_t> tokens;  // by expert, choices of the step
   int64_t dropped = 0;
@@ -44,8 +44,8 @@ struct ExpertLoad {
   int64_t dead() const;          // experts without a token
 };
 // rounds: by unit.
-std::vector<ExpertLoad> expert_loads(const StepResult& result, const std::map<int, int>& rounds);
-std::string load_table(const std::vector<ExpertLoad>& loads);
+std::vector<LayerLoad> expert_loads(const StepResult& result, const std::map<int, int>& rounds);
+std::string load_table(const std::vector<LayerLoad>& loads);
 
 struct LiveFigures {
   int64_t step = 0, steps = 0;

@@ -226,7 +226,7 @@ class Run {
     const double rate = static_cast<double>(config_.train.tokens_per_step) / seconds;
     const double mfu = rate * model_flops_per_token(config_.model, config_.train.sequence_length) /
                        out_.peak_flops_per_s;
-    const std::vector<ExpertLoad> loads = expert_loads(r, rounds_);
+    const std::vector<LayerLoad> loads = expert_loads(r, rounds_);
     record({{"step", i},
             {"loss", r.loss()},
             {"norm", r.norm},
@@ -295,9 +295,9 @@ class Run {
         evaluated);
   }
 
-  void record(json line, const StepResult& r, const std::vector<ExpertLoad>& loads) {
+  void record(json line, const StepResult& r, const std::vector<LayerLoad>& loads) {
     if (!loads.empty()) line["router_losses"] = r.auxiliary;
-    for (const ExpertLoad& l : loads) {
+    for (const LayerLoad& l : loads) {
       line["experts"].push_back({{"layer", l.layer},
                                  {"tokens", l.tokens},
                                  {"max_over_mean", l.max_over_mean()},

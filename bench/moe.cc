@@ -67,7 +67,7 @@ void speed(Pool& pool, int steps) {
 
 struct Trained {
   double loss = 0, auxiliary = 0;
-  std::vector<ExpertLoad> loads;
+  std::vector<LayerLoad> loads;
 };
 
 // Means of the last 20 steps; loads are sums.
@@ -95,7 +95,7 @@ Trained train_on_corpus(const RunConfig& c, const TextData& text, int64_t steps,
     if (i <= steps - kLast) continue;
     out.loss += s.loss() / kLast;
     out.auxiliary += s.auxiliary / kLast;
-    const std::vector<ExpertLoad> loads = expert_loads(s, {});
+    const std::vector<LayerLoad> loads = expert_loads(s, {});
     if (out.loads.empty())
       out.loads = loads;
     else
@@ -110,7 +110,7 @@ Trained train_on_corpus(const RunConfig& c, const TextData& text, int64_t steps,
 void print_balance(const std::string& name, const Trained& run) {
   double most = 0;
   int64_t dead = 0;
-  for (const ExpertLoad& l : run.loads) {
+  for (const LayerLoad& l : run.loads) {
     most = std::max(most, l.max_over_mean());
     dead += l.dead();
   }

@@ -59,7 +59,9 @@ class Trial {
 
   // The gradient of a random projection of `y`, by backward body and by differences, in all
   // parameters but `without`.
-  void check(int y, const std::vector<std::string>& without = {}) {
+  void check(int y, const std::vector<std::string>& without = {}, double step = kStep, double bound = kBound) {
+    step_ = step;
+    bound_ = bound;
     make_seed(y);
     const Body backward = differentiate(graph, body, {{y, seed_}}, {});
     States after = states_;
@@ -113,8 +115,8 @@ class Trial {
     double largest = 1;
     for (double d : g) largest = std::max(largest, std::abs(d));
     for (size_t i = 0; i < x.size(); ++i) {
-      const double d = central_difference([&] { return projected(y); }, x[i], kStep);
-      ASSERT_NEAR(g[i], d, kBound * largest) << name << " element " << i;
+      const double d = central_difference([&] { return projected(y); }, x[i], step_);
+      ASSERT_NEAR(g[i], d, bound_ * largest) << name << " element " << i;
     }
   }
 
@@ -124,6 +126,7 @@ class Trial {
   std::map<int, std::vector<double>> inputs_;
   States states_;
   int seed_ = -1;
+  double step_ = kStep, bound_ = kBound;
   std::vector<double> projection_;
 };
 
@@ -199,6 +202,16 @@ TEST(Differences, Broadcast) {
     const int x = t.param(from, sizes_of(from, kOdd));
     t.check(t.op(Row::broadcast, {x}, fmt::format("{}->{}", from, to), {}, kOdd));
   }
+}
+
+// To f32 and back around a linear op: a large step, and a bound of f32's rounding.
+TEST(Differences, Cast) {
+  Trial t;
+  const int x = t.b.contract("bs->bs", {t.param("bs", {2, 3})}, "", 2);
+  const int narrow = t.b.contract("bs->bs", {t.b.cast(x, DType::f32)}, "", 3);
+  const int y = t.b.cast(narrow, DType::f64, "y");
+  EXPECT_EQ(t.graph[narrow].dtype, DType::f32);
+  t.check(y, {}, 64, 1e-6);
 }
 
 TEST(Differences, AddAlsoOfOneOperandTwice) {
@@ -431,7 +444,7 @@ TEST(Differences, NoOtherRowHasAGradient) {
                        Row::sum_exp,   Row::pick,      Row::gather_rows, Row::rope,
                        Row::attention, Row::slice,     Row::sum_exact,   Row::sigmoid,
                        Row::softmax,   Row::dispatch,  Row::combine,     Row::dispatch_w,
-                       Row::spread,    Row::collapse};
+                       Row::spread,    Row::collapse,  Row::cast};
   for (int i = 0; i < kRows; ++i) {
     const Row row = static_cast<Row>(i);
     const bool is = std::find(std::begin(tried), std::end(tried), row) != std::end(tried);

@@ -154,9 +154,9 @@ TEST_F(RunFile, RefusalsNameEverything) {
        "-s layout.micro_batches=5 (layout): 5 micro-batches, but a step has 4 rows\n  hint: "
        "micro_batches from 1 to 4"},
       {model, {"layout.prices={ep: 1}"}, "-s layout.prices={ep: 1}: unknown key layout.prices.ep"},
-      {model + "train: {dtype: bf16}\n",
+      {model + "train: {dtype: fp16}\n",
        {},
-       "run.yaml:2: train.dtype must be one of fp32, fp64, not bf16"},
+       "run.yaml:2: train.dtype must be one of fp32, fp64, bf16, not fp16"},
       {model + "train: {min_learning_rate: 1}\n",
        {},
        "run.yaml:2: train.min_learning_rate must be at most train.learning_rate (0.003), not 1"},

@@ -44,7 +44,7 @@ TEST(Sharder, ASumIsSettledBeforeItIsMadeNarrow) {
 }
 
 TEST(Sharder, APendingSumMayBeMadeWide) {
-  EXPECT_EQ(steps_of(DType::bf16, DType::f32), (Steps{"contract", "cast"}) << "y stays pending");
+  EXPECT_EQ(steps_of(DType::bf16, DType::f32), (Steps{"contract", "cast"})) << "y stays pending";
 }
 
 }  // namespace

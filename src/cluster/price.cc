@@ -133,9 +133,10 @@ class BodyPricer {
     }
     flush();
     if (rounds_ > 1) {
-      for (StepPrice& step : price_.steps) {
-        step.seconds *= rounds_;
-        step.bytes *= rounds_;
+      for (size_t t = 0; t < price_.steps.size(); ++t) {
+        if (body_.steps[t].once) continue;
+        price_.steps[t].seconds *= rounds_;
+        price_.steps[t].bytes *= rounds_;
       }
       price_.flops *= rounds_;
       price_.kernels = static_cast<int>(price_.kernels * rounds_);

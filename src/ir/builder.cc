@@ -100,6 +100,7 @@ std::vector<int> Builder::op(Row row, std::span<const int> ins, std::string_view
       v.routing = routing_of(graph_, op);
       v.density = density_of(graph_, op, v.routing);
     }
+    v.from_experts = row == Row::combine;
     op.outs.push_back(graph_.add(std::move(v)));
   }
   op.part = part;

@@ -44,6 +44,7 @@ struct Value {
   int routing = -1;      // of a sparse value: the choices "bsj" (-1: none) that define its rows
   double density = 1;    // of a sparse value: expected share of pairs that exist; of choices: of those that are some
   bool from_state = false;  // what is read from a state, and its cast: its gradient has the state's type
+  bool from_experts = false;  // made by combine
   bool sparse() const { return routing >= 0; }
   bool temporary() const { return name[0] == '%'; }
 };

@@ -80,6 +80,7 @@ std::shared_ptr<Graph> parse_graph(Cursor& at, int number) {
     if (line.take("gradient_of"))
       links.push_back({line, &Value::gradient_of, id, line.word("a value")});
     if (line.take("heading")) links.push_back({line, &Value::heading, id, line.word("a value")});
+    v.from_experts = line.take("from_experts");
     if (line.take("rows")) {
       links.push_back({line, &Value::routing, id, line.word("a value")});
       line.need("density");
@@ -315,6 +316,7 @@ class BodyParser {
       Line atoms = line.inside("atoms in brackets");
       if (!atoms.done()) step.atoms = parse_atoms(atoms, mesh_);
       atoms.finish();
+      step.once = line.take("once");
     } else if (step.kind == emit) {
       step.state = line.number<int>("an output");
     } else {

@@ -123,6 +123,7 @@ std::string print_graph(const Graph& graph, int number) {
     out += fmt::format(" {}", name_of(v.dtype));
     if (v.gradient_of >= 0) out += " gradient_of " + printed_name(graph[v.gradient_of].name);
     if (v.heading >= 0) out += " heading " + printed_name(graph[v.heading].name);
+    if (v.from_experts) out += " from_experts";
     if (v.routing >= 0) out += fmt::format(" rows {} density {}", printed_name(graph[v.routing].name), v.density);
     out += "\n";
   }
@@ -202,7 +203,8 @@ class BodyPrinter {
     out_ += name_of(step.kind);
     if (step.kind == StepKind::run) out_ += fmt::format(" {}", step.op);
     if (step.kind == StepKind::move)
-      out_ += fmt::format(" {} [{}]", name_of(step.what), mesh_.show(step.atoms));
+      out_ += fmt::format(" {} [{}]{}", name_of(step.what), mesh_.show(step.atoms),
+                          step.once ? " once" : "");
     if (step.kind == StepKind::emit) {
       out_ += fmt::format(" {}", step.state);
     } else if (step.state >= 0) {

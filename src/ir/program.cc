@@ -11,8 +11,10 @@ const Layout& Program::layout(const Buffer& b) const {
   return bodies[b.body].versions[b.version].layout;
 }
 
-bool is_routed_hidden(const LoweredBody& body, int value) {
-  return body.loop && (*body.graph)[value].labels.ends_with("bsd");
+bool is_routed_hidden(const LoweredBody& body, int version) {
+  const Version& v = body.versions[version];
+  const Value& value = (*body.graph)[v.value];
+  return value.labels.ends_with("bsd") && (body.loop || (value.from_experts && v.layout.pending));
 }
 
 int Piece::find(std::string_view param) const {

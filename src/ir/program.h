@@ -28,6 +28,7 @@ struct Step {
   std::vector<AtomList> cuts;       // run: by label of op.size
   MoveKind what = MoveKind::slice;  // move
   AtomList atoms;                   // move
+  bool once = false;                // move of a loop body: in the first round only; the rest find what it made
   int state = -1;                   // read, write, accum: index into LoweredBody::states
 };
 
@@ -55,9 +56,9 @@ struct LoweredBody {
   int64_t parts = 1, bound = 0;
 };
 
-// Whether a value is hidden rows on their way between tokens and experts: what crosses nodes for
+// Whether a version is hidden rows on their way between tokens and experts: what crosses nodes for
 // the sake of experts.
-bool is_routed_hidden(const LoweredBody& body, int value);
+bool is_routed_hidden(const LoweredBody& body, int version);
 
 // What lies between actions: a version of a value with a life of its own.
 struct Buffer {

@@ -261,7 +261,7 @@ struct Executor::Rank : Task, Machine {
     dst.data = arena + plan.actions[action].versions[step.outs[0]];
     Transfer x{.kind = comm_kind(step.what), .dtype = v.dtype, .group = mesh.group(step.atoms, rank)};
     std::sort(x.group.begin(), x.group.end());  // sums run in mesh order, whatever the order of the list
-    if (is_routed_hidden(body, from.value)) x.row_elements = src.size[src.dims - 1];
+    if (is_routed_hidden(body, step.ins[0])) x.row_elements = src.size[src.dims - 1];
     x.me = static_cast<int>(std::find(x.group.begin(), x.group.end(), rank) - x.group.begin());
     if (step.what == MoveKind::reduce_scatter || step.what == MoveKind::all_reduce) {
       x.reduction = from.layout.max ? Reduction::max : Reduction::sum;

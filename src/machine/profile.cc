@@ -301,7 +301,7 @@ Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int r
   const int64_t all = step.what == MoveKind::all_gather ? n * held : held;
   count.bytes = (all - kept + (reduces_all ? (n - 1) * part(me) : 0)) * width;
   if (ranks_per_node == 0) return count;
-  const bool hidden = is_routed_hidden(body, from.value);
+  const bool hidden = is_routed_hidden(body, step.ins[0]);
   const int64_t row = hidden ? range_size(from.layout.dims - 1) : 0;
   for (int64_t i = 0; i < n; ++i) {
     if (group[static_cast<size_t>(i)] / ranks_per_node == rank / ranks_per_node) continue;

@@ -28,7 +28,9 @@ Progress Walker::advance(Machine& machine) {
     rounds_ = body.loop ? machine.rounds(at_, action, body) : 1;
   }
   if (at_.step < static_cast<int>(body.steps.size())) {
-    if (machine.step(at_, action, body, body.steps[at_.step]) == Progress::blocked)
+    const Step& step = body.steps[at_.step];
+    if (!(step.once && at_.round > 0) &&
+        machine.step(at_, action, body, step) == Progress::blocked)
       return Progress::blocked;
     ++at_.step;
     ++at_.flat;

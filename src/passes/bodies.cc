@@ -217,8 +217,10 @@ class Bodies {
     return outputs;
   }
 
-  // What a round hands back to tokens lies as what it hands on: at home, settled.
+  // What a round hands back to tokens lies as what it hands on: at home, settled; or pending over
+  // nodes, to be settled once for all rounds.
   std::optional<Layout> of_tokens(const Graph& graph, int value) const {
+    if (plan_.dispatch == Dispatch::node_gather) return std::nullopt;
     const Value &v = graph[value], &on = graph[graph.at("m")];
     if (v.heading < 0 || v.labels != on.labels) return std::nullopt;
     return boundary("m", on);
@@ -233,6 +235,14 @@ class Bodies {
       if (op.row != Row::window) continue;
       body.parts = op.attrs.parts;
       body.bound = op.attrs.bound;
+    }
+    // What does not depend on the round is moved once.
+    std::vector<bool> fixed(body.versions.size(), false);
+    for (int in : body.inputs) fixed[in] = true;
+    for (Step& step : body.steps) {
+      if (step.kind != StepKind::move || !fixed[step.ins[0]]) continue;
+      step.once = true;
+      fixed[step.outs[0]] = true;
     }
     CHECK(body.rounds >= 0 && body.bound > 0, "{} has no rounds", body.name);
     for (size_t o = 0; o < body.outputs.size(); ++o) {

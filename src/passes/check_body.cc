@@ -213,6 +213,7 @@ class BodyCheck {
       refuse("a move has one source and one destination");
     }
     const Version &from = body_.versions[step.ins[0]], &to = body_.versions[step.outs[0]];
+    if (step.once && !body_.loop) refuse("only a loop body has moves of its first round");
     if (from.value == to.value && leads(step, from.layout, to.layout)) return;
     refuse(fmt::format("{} over {} does not lead from {} to {}", name_of(step.what),
                        mesh_.show(step.atoms), text(step.ins[0]), text(step.outs[0])));

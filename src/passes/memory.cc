@@ -75,6 +75,7 @@ struct BodySizes {
   std::vector<int> last_use;             // step by version; -1: never read
   std::vector<int> input_of, output_of;  // by version: place in inputs or outputs, -1
   std::vector<bool> moved;               // by version: a collective sends or makes it
+  std::vector<int> kept;                 // versions that a loop makes in its first round for all
 };
 
 using Kind = int64_t MemoryPlan::Kinds::*;
@@ -166,6 +167,7 @@ class Planner {
     for (size_t i = 0; i < body.steps.size(); ++i) {
       const Step& step = body.steps[i];
       for (int v : step.ins) s.last_use[v] = static_cast<int>(i);
+      if (step.once) s.kept.insert(s.kept.end(), step.outs.begin(), step.outs.end());
       // The choices that a window made say which routed rows there are for as long as there are any.
       if (step.kind == StepKind::run) {
         for (int v : step.outs) made.try_emplace(body.versions[v].value, v);
@@ -246,10 +248,12 @@ class Planner {
       run.versions[body.inputs[i]] = plan_.buffers[a.ins[i]];
     if (body.loop) {  // what it hands on is summed over rounds beside the round's own
       for (int b : a.outs) take(b, kind_of(b, a));
+      for (int v : s.kept) run.versions[v] = hold(s.versions[v], inner(s, v));
     }
     for (size_t t = 0; t < body.steps.size(); ++t) {
       const Step& step = body.steps[t];
       for (int v : step.outs) {
+        if (step.once) continue;
         if (s.shown[v] >= 0) {
           run.versions[v] = plan_.states[a.states[s.shown[v]]];
         } else if (s.output_of[v] >= 0) {
@@ -274,6 +278,7 @@ class Planner {
       for (int v : step.ins) end(v);
       for (int v : step.outs) end(v);
     }
+    for (int v : s.kept) drop(run.versions[v], s.versions[v], inner(s, v));
     release(index, a.ins);
     release(index, a.outs);
   }

@@ -164,7 +164,8 @@ namespace {
 // How tokens reach their experts: where rows are made and added up again.
 std::string dispatch_rules(const Plan& plan) {
   const std::string home = " b=dp s=cp,home_t\n", near = " e=ep_n b=near_d s=cp,near_t\n";
-  std::string text = plan.sp ? "" : "m [bsd]: s=cp,home_t !\n";
+  std::string text = plan.dispatch == Dispatch::node_gather ? "m [bsd]: b=near_d s=cp,near_t\n"
+                                                            : "m [bsd]: s=cp,home_t !\n";
   const std::string at = plan.dispatch == Dispatch::node_gather ? near : home;
   text += "@dispatch:" + at + "@combine:" + at;
   if (plan.dispatch == Dispatch::node_relay)
@@ -196,7 +197,9 @@ std::string rules_of(const Plan& plan) {
     text += "p:*: +zero=dp,cp\n";
     expert += "p:* [e*]: +zero=edp\n";
   }
-  text += plan.sp ? "* [bsd]: s=cp,tp !\n" : "* [bsd]: !\n";
+  // With node_gather what experts hand back ("m") may wait over nodes until all rounds have run.
+  text += plan.dispatch == Dispatch::node_gather ? "[!m]*" : "*";
+  text += plan.sp ? " [bsd]: s=cp,tp !\n" : " [bsd]: !\n";
   return text + expert + dispatch_rules(plan) + plan.rules;
 }
 

@@ -146,6 +146,19 @@ TEST(Dispatch, RowsBetweenNodesAreThoseOfTheDefinition) {
   }
 }
 
+// Whatever the number of rounds, tokens are gathered once and their sums scattered once.
+TEST(Dispatch, RoundsGatherOnce) {
+  for (Plan p : {Plan{.dp = 4, .ep = 4, .ranks_per_node = 2},
+                 Plan{.dp = 2, .tp = 2, .ep = 4, .ranks_per_node = 2},
+                 Plan{.dp = 2, .tp = 2, .sp = true, .ep = 4, .ranks_per_node = 1}}) {
+    for (const Dispatch kind : {Dispatch::flat, Dispatch::node_gather}) {
+      p.dispatch = kind;
+      p.expert_rows_bound = 0.3;
+      check({p});
+    }
+  }
+}
+
 TEST(Dispatch, FlatNeedsNoEqualNodes) {
   check({{.dp = 3, .ep = 3, .expert_rows_bound = kOneRound, .ranks_per_node = 2}});
   check({{.dp = 4, .ep = 4, .expert_rows_bound = kOneRound, .ranks_per_node = 3}});

@@ -260,7 +260,7 @@ TEST(ExpertFaults, TokensNotGatheredFromOtherNodes) {
 
 TEST(ExpertFaults, SumsOfOtherNodesLeftOut) {
   expect_caught({"experts", over_nodes(Dispatch::node_gather)},
-                {.program = drop("moe.forward.1", "m", MoveKind::reduce_scatter)},
+                {.program = drop("moe.forward.2", "m", MoveKind::reduce_scatter)},
                 {"check_program", "layouts", "counts"});
 }
 

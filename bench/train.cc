@@ -50,7 +50,8 @@ int main(int argc, char** argv) {
     const double peak = measure_matrix_peak(pool, 0.6).flops_per_s,
                  a = seconds_of_step(*one, batch, i + 1);
     const double b = seconds_of_step(*many, batch, i + 1);
-    const double narrow_peak = measure_bf16_peak(pool, 0.3), c = seconds_of_step(*narrow, batch, i + 1);
+    const double narrow_peak = measure_bf16_peak(pool, 0.3),
+                 c = seconds_of_step(*narrow, batch, i + 1);
     if (i == 0) continue;
     peaks.push_back(peak);
     narrow_peaks.push_back(narrow_peak);
@@ -72,10 +73,14 @@ int main(int argc, char** argv) {
       flops / median(one_seconds) / peak);
   const double of_bf16 = median(narrow_seconds), rate = median(narrow_peaks);
   std::printf("{\"bench\": \"train\", \"figure\": \"bf16_seconds\", \"value\": %.4g}\n", of_bf16);
-  std::printf("{\"bench\": \"train\", \"figure\": \"bf16_speedup\", \"value\": %.4g}\n", median(one_seconds) / of_bf16);
+  std::printf("{\"bench\": \"train\", \"figure\": \"bf16_speedup\", \"value\": %.4g}\n",
+              median(one_seconds) / of_bf16);
   if (rate > 0) {
-    std::printf("{\"bench\": \"train\", \"figure\": \"bf16_peak_flops_per_second\", \"value\": %.4g}\n", rate);
-    std::printf("{\"bench\": \"train\", \"figure\": \"bf16_share\", \"value\": %.4g}\n", flops / of_bf16 / rate);
+    std::printf(
+        "{\"bench\": \"train\", \"figure\": \"bf16_peak_flops_per_second\", \"value\": %.4g}\n",
+        rate);
+    std::printf("{\"bench\": \"train\", \"figure\": \"bf16_share\", \"value\": %.4g}\n",
+                flops / of_bf16 / rate);
   }
   std::printf(
       "{\"bench\": \"train\", \"figure\": \"layout_ratio\", \"value\": %.4g, \"limit\": 1.3}\n",

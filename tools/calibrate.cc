@@ -57,8 +57,8 @@ int run_calibrate(const Options& o) {
 
 void add_calibrate(CLI::App& app, int& status) {
   auto o = std::make_shared<Options>();
-  CLI::App* c = app.add_subcommand(
-      "calibrate", "Measures this machine and writes it as the cluster `laptop`");
+  CLI::App* c = app.add_subcommand("calibrate",
+                                   "Measures this machine and writes it as the cluster `laptop`");
   c->add_option("--out", o->out,
                 "Where to write; default: the user's clusters, where `laptop` is looked for first")
       ->type_name("FILE");

@@ -80,12 +80,14 @@ int run_decode(const Options& o) {
 
 void add_data_encode(CLI::App& data, int& status) {
   auto o = std::make_shared<Options>();
-  CLI::App* encode = data.add_subcommand("encode", "Texts to ids; added tokens in a text become their ids");
+  CLI::App* encode =
+      data.add_subcommand("encode", "Texts to ids; added tokens in a text become their ids");
   CLI::App* decode = data.add_subcommand("decode", "Ids to texts, special tokens kept");
   encode->add_option("--in", o->in, "JSON list of strings")->required()->type_name("FILE");
   decode->add_option("--in", o->in, "JSON list of lists of ids")->required()->type_name("FILE");
   for (CLI::App* c : {encode, decode}) {
-    c->add_option("--tokenizer", o->tokenizer, "tokenizer.json, SentencePiece .model, or a folder with one")
+    c->add_option("--tokenizer", o->tokenizer,
+                  "tokenizer.json, SentencePiece .model, or a folder with one")
         ->required()
         ->type_name("FILE");
     add_json(*c, o->json);

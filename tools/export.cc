@@ -41,7 +41,8 @@ void add_export(CLI::App& app, int& status) {
                 "Most bytes of tensors in one file (a tensor is never cut)")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  c->add_option("--dtype", o->dtype, "Weights in fp32 or bf16; default: as FROM's torch_dtype says, else fp32")
+  c->add_option("--dtype", o->dtype,
+                "Weights in fp32 or bf16; default: as FROM's torch_dtype says, else fp32")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   add_json(*c, o->json);
   add_examples(*c, {"myriad export runs/bilingual --out /tmp/model",

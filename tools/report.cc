@@ -14,7 +14,8 @@ void add_report(CLI::App& app, int& status) {
     bool json = false;
   };
   auto o = std::make_shared<Options>();
-  CLI::App* c = app.add_subcommand("report", "Rebuilds report.html from the files of a run's folder (docs/report.md)");
+  CLI::App* c = app.add_subcommand(
+      "report", "Rebuilds report.html from the files of a run's folder (docs/report.md)");
   c->add_option("RUN", o->run, "The run's folder")->required()->type_name("FOLDER");
   add_json(*c, o->json);
   add_examples(*c, {"myriad report runs/bilingual"});

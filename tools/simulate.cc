@@ -39,9 +39,9 @@ ExpertLoad load_of(const std::string& text, const ModelConfig& model) {
       auto share = layer.at("tokens").get<std::vector<double>>();
       const double sum = std::accumulate(share.begin(), share.end(), 0.0);
       if (static_cast<int64_t>(share.size()) != model.moe.experts || sum <= 0) {
-        throw Error(fmt::format("counts {} experts, the model has {}", share.size(),
-                                model.moe.experts),
-                    metrics.string());
+        throw Error(
+            fmt::format("counts {} experts, the model has {}", share.size(), model.moe.experts),
+            metrics.string());
       }
       for (double& x : share) x /= sum;
       load.layers.push_back(std::move(share));
@@ -61,8 +61,8 @@ void write_trace(const std::string& path, const Prediction& p) {
 int run_simulate(const Options& o) {
   const RunConfig config = read_run(o.run, o.overrides);
   const Cluster cluster = read_cluster(cluster_file(!o.cluster.empty()        ? o.cluster
-                                                     : !config.cluster.empty() ? config.cluster
-                                                                               : "laptop"));
+                                                    : !config.cluster.empty() ? config.cluster
+                                                                              : "laptop"));
   PlannedRun run = planned_run(config, cluster, o.dtype);
   run.load = load_of(o.experts, config.model);
   PredictOptions options;
@@ -109,9 +109,10 @@ void add_simulate(CLI::App& app, int& status) {
        "Prices in bf16, fp16, fp32 or fp64; default: train.dtype if it is bf16, else the first of "
        "these that the device has")
       ->check(CLI::IsMember({"bf16", "fp16", "fp32", "fp64"}));
-  c->add_option("--experts", o->experts,
-                "How tokens choose experts: even, zipf:S, or the folder of a run whose last counts to "
-                "take; default: even")
+  c->add_option(
+       "--experts", o->experts,
+       "How tokens choose experts: even, zipf:S, or the folder of a run whose last counts to "
+       "take; default: even")
       ->type_name("LOAD");
   c->add_option("--trace", o->trace, "Writes the predicted timeline as Chrome-trace JSON")
       ->type_name("FILE");

@@ -31,8 +31,8 @@ void print_end(const RunSummary& s, std::FILE* out) {
   for (const Passage& p : s.passages)
     fmt::print(out, "\n  \"{}\" goes on:\n{}{}\n", p.prompt, p.prompt, p.text);
   fmt::print(out, "\n{}", comparison_table(s.predicted, s.measured));
-  fmt::print(out, "  {:<26}{:>18.2f}{:>18.2f}  median\n", "milliseconds", 1e3 * s.predicted_step_seconds,
-             1e3 * s.median_step_seconds);
+  fmt::print(out, "  {:<26}{:>18.2f}{:>18.2f}  median\n", "milliseconds",
+             1e3 * s.predicted_step_seconds, 1e3 * s.median_step_seconds);
   fmt::print(out, "  {} of {} steps as predicted\n", grouped(s.steps_compared - s.steps_different),
              grouped(s.steps_compared));
 }
@@ -88,12 +88,13 @@ int run_train(const Options& o) {
   console.live =
       !o.quiet && isatty(fileno(console.out)) && !(terminal && std::string(terminal) == "dumb");
   catch_signals();
-  const RunSummary s = train(config, folder,
-                             {.console = console,
-                              .machine = [&] { return this_machine(config.train.dtype == DType::f64); },
-                              .resume = from,
-                              .allow = o.allow,
-                              .interrupted = [] { return signals > 0; }});
+  const RunSummary s =
+      train(config, folder,
+            {.console = console,
+             .machine = [&] { return this_machine(config.train.dtype == DType::f64); },
+             .resume = from,
+             .allow = o.allow,
+             .interrupted = [] { return signals > 0; }});
   if (s.interrupted) {
     print_interrupted(o, s);
     return 0;

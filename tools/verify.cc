@@ -28,9 +28,8 @@ int run_golden(const Options& o) {
     throw Error("no such folder", o.folder,
                 "a case of tests/golden, for instance tests/golden/llama_gqa");
   Pool pool(0);
-  const GoldenReport r =
-      verify_golden(o.folder, plan, dtype_named(o.dtype), pool,
-                    o.kernels == "reference" ? KernelSet::ref : KernelSet::fast);
+  const GoldenReport r = verify_golden(o.folder, plan, dtype_named(o.dtype), pool,
+                                       o.kernels == "reference" ? KernelSet::ref : KernelSet::fast);
   if (o.json) {
     print_json({{"case", r.name},
                 {"layout", r.layout},
@@ -46,7 +45,8 @@ int run_golden(const Options& o) {
     fmt::print("{} under {}, {}, {} kernels: {}\n", r.name, r.layout, o.dtype, o.kernels,
                r.ok ? "ok" : "FAILED");
     fmt::print(
-        "  errors: logits {:.2g}, loss {:.2g}, gradient {:.2g} ({}), norm {:.2g}, after {:.2g}; {} counts "
+        "  errors: logits {:.2g}, loss {:.2g}, gradient {:.2g} ({}), norm {:.2g}, after {:.2g}; {} "
+        "counts "
         "of routing differ\n",
         r.logits, r.loss, r.gradient, r.gradient_name, r.norm, r.after, r.routing);
   }

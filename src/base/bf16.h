@@ -1,5 +1,6 @@
-// bfloat16: the upper half of a float. Storage, no arithmetic: values are widened (exactly), computed with and rounded
-// once, to nearest, ties to even. NaN stays NaN; what is too large becomes infinite.
+// bfloat16: the upper half of a float. Storage, no arithmetic: values are widened (exactly),
+// computed with and rounded once, to nearest, ties to even. NaN stays NaN; what is too large
+// becomes infinite.
 #pragma once
 
 #include <bit>
@@ -14,7 +15,7 @@ struct Bf16 {
 
   Bf16() = default;
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   explicit Bf16(T x) {
     if constexpr (std::is_same_v<T, float>) {
       bits = of_float(x);
@@ -33,7 +34,8 @@ struct Bf16 {
   static uint16_t of_double(double x) {
     const float f = static_cast<float>(x);
     if (std::isinf(f) || std::isnan(f) || static_cast<double>(f) == x) return of_float(f);
-    const float toward_zero = std::abs(static_cast<double>(f)) > std::abs(x) ? std::nextafter(f, 0.0f) : f;
+    const float toward_zero =
+        std::abs(static_cast<double>(f)) > std::abs(x) ? std::nextafter(f, 0.0f) : f;
     return of_float(std::bit_cast<float>(std::bit_cast<uint32_t>(toward_zero) | 1));
   }
 };

@@ -16,7 +16,8 @@ struct Error : std::runtime_error {
   std::string where, hint;
 };
 
-// A file that is not what was once written: cut short, changed, contradicting itself. Exit status 1.
+// A file that is not what was once written: cut short, changed, contradicting itself. Exit
+// status 1.
 struct Damage : Error {
   using Error::Error;
 };

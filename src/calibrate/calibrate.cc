@@ -71,9 +71,8 @@ double loss(const std::vector<TimedProgram>& programs, const char* dtype, const 
 
 std::vector<Knob> knobs(const std::string& dtype) {
   const auto within_one = [](double& share, double f) { share = std::min(1.0, share * f); };
-  std::vector<Knob> all = {
-      {"device.vector_flops." + dtype, 0.01, 100,
-       [=](Cluster& c, double f) { c.device.vector_flops.at(dtype) *= f; }}};
+  std::vector<Knob> all = {{"device.vector_flops." + dtype, 0.01, 100,
+                            [=](Cluster& c, double f) { c.device.vector_flops.at(dtype) *= f; }}};
   if (dtype == "fp64") {
     all.push_back({"device.peak_flops.fp64", 0.01, 100,
                    [](Cluster& c, double f) { c.device.peak_flops.at("fp64") *= f; }});
@@ -93,8 +92,7 @@ std::vector<Knob> knobs(const std::string& dtype) {
       [=](Cluster& c, double f) { within_one(c.device.attention_backward, f); });
   add("levels.memory.bandwidth",
       [](Cluster& c, double f) { c.levels[0].bandwidth.points.at(1) *= f; });
-  add("levels.memory.latency",
-      [](Cluster& c, double f) { c.levels[0].latency.points.at(1) *= f; });
+  add("levels.memory.latency", [](Cluster& c, double f) { c.levels[0].latency.points.at(1) *= f; });
   return all;
 }
 
@@ -123,11 +121,12 @@ void set_messages(const std::vector<TimedProgram>& programs, Cluster& c) {
 void tell(Cluster& c, const std::vector<Knob>& fitted) {
   const char* how = "myriad calibrate: times of the steps of small programs";
   for (const Knob& k : fitted) c.fitted[k.key] = how;
-  for (const char* key : {"host.action_seconds", "levels.memory.send_latency",
-                          "levels.memory.send_bandwidth"})
+  for (const char* key :
+       {"host.action_seconds", "levels.memory.send_latency", "levels.memory.send_bandwidth"})
     c.fitted[key] = "myriad calibrate: medians of actions and of received messages";
   c.fitted["host.parallel"] = "myriad calibrate: one rank on all workers against one";
-  c.sources["device.peak_flops.fp32"] = "myriad calibrate: the best product of 1024 cubed on one core";
+  c.sources["device.peak_flops.fp32"] =
+      "myriad calibrate: the best product of 1024 cubed on one core";
   c.sources["device.memory_bytes"] = "the system";
   c.sources["host.workers"] = "the system";
 }
@@ -136,8 +135,8 @@ void tell(Cluster& c, const std::vector<Knob>& fitted) {
 
 Calibration calibrate(const CalibrateOptions& options) {
   Pool pool(1);
-  const int workers =
-      options.workers > 0 ? options.workers
+  const int workers = options.workers > 0
+                          ? options.workers
                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   Cluster c = start(workers);
   c.device.peak_flops["fp32"] = matrix_rate(options.seconds / 10);

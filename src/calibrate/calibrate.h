@@ -23,7 +23,8 @@ struct Calibration {
 
 Calibration calibrate(const CalibrateOptions& options = {});
 
-// The user's laptop.yaml if `myriad calibrate` has written one; else a calibration of a second or two.
+// The user's laptop.yaml if `myriad calibrate` has written one; else a calibration of a second or
+// two.
 Cluster this_machine(bool fp64);
 
 }  // namespace myriad

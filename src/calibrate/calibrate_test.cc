@@ -32,8 +32,9 @@ TEST(Timed, EveryStepIsSeen) {
     }
     for (int s = 0; s < p.stages; ++s) {
       const auto& actions = p.actions[s];
-      EXPECT_EQ(runs[s * p.mesh.ranks() / p.stages], std::count_if(actions.begin(), actions.end(),
-                                       [](const Action& a) { return a.act == Act::run; }));
+      EXPECT_EQ(runs[s * p.mesh.ranks() / p.stages],
+                std::count_if(actions.begin(), actions.end(),
+                              [](const Action& a) { return a.act == Act::run; }));
     }
   }
 }

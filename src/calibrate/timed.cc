@@ -39,8 +39,9 @@ JobConfig job(DType real, const Widths& w, const Plan& plan, int64_t rows, int64
 
 // Widths from 64 to 512, so that products, norms and exchanges of several sizes are seen.
 std::vector<JobConfig> programs(DType real) {
-  std::vector<JobConfig> all = {job(
-      real, {64, 176, 1024}, {.dp = 2, .tp = 2, .micro_batches = 2, .zero = 1, .sp = true}, 4, 128)};
+  std::vector<JobConfig> all = {job(real, {64, 176, 1024},
+                                    {.dp = 2, .tp = 2, .micro_batches = 2, .zero = 1, .sp = true},
+                                    4, 128)};
   if (real == DType::f64) return all;
   all.push_back(job(real, {192, 512, 3072}, {.tp = 2, .pp = 2, .micro_batches = 2}, 2, 256));
   all.push_back(job(real, {512, 1376, 2048}, {}, 1, 192));
@@ -70,8 +71,9 @@ double median(std::vector<double> x) {
 
 // What one program's steps have taken so far.
 struct Notes {
-  std::map<std::array<int, 3>, std::vector<std::vector<double>>> bodies;  // body, first rank of the stage, first: by step
-  std::map<std::pair<int, int>, std::vector<double>> received;            // rank, action
+  std::map<std::array<int, 3>, std::vector<std::vector<double>>>
+      bodies;  // body, first rank of the stage, first: by step
+  std::map<std::pair<int, int>, std::vector<double>> received;  // rank, action
   std::vector<double> others, whole_steps;
   int steps = 0;
 
@@ -187,7 +189,8 @@ std::vector<TimedProgram> time_programs(Pool& pool, DType real, double seconds) 
         const double from = worked();
         job.step(batches[i], {.lr = 1e-4, .step = 2 * step - timing});
         if (step <= kWarmUp) continue;
-        timing ? notes[i].add(*job.train().executor) : notes[i].whole_steps.push_back(worked() - from);
+        timing ? notes[i].add(*job.train().executor)
+               : notes[i].whole_steps.push_back(worked() - from);
       }
     }
   }

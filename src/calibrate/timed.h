@@ -13,8 +13,8 @@ namespace myriad {
 // runs.
 struct TimedBody {
   int body, rank;  // rank: the first of the stage
-  bool first;  // accum writes instead of adding
-  int runs;    // on a rank, a step of the program
+  bool first;      // accum writes instead of adding
+  int runs;        // on a rank, a step of the program
   std::vector<double> seconds;
 };
 
@@ -33,14 +33,15 @@ struct TimedProgram {
   double wait_seconds = 0;
 };
 
-// Steps the programs in turn for about `seconds`, each three times at least, on a pool of one worker.
+// Steps the programs in turn for about `seconds`, each three times at least, on a pool of one
+// worker.
 std::vector<TimedProgram> time_programs(Pool& pool, DType real, double seconds);
 
 // FLOPs a second of processor time that one core's best products of 1024 cubed in fp32 reach.
 double matrix_rate(double seconds);
 
-// The share h of its work that a rank alone is helped with: alone its worker takes t, helped by idle
-// ones t ((1 - h) + h / workers). The quickest of several steps counts.
+// The share h of its work that a rank alone is helped with: alone its worker takes t, helped by
+// idle ones t ((1 - h) + h / workers). The quickest of several steps counts.
 double parallel_share(int workers, double seconds);
 
 }  // namespace myriad

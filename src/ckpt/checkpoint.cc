@@ -121,7 +121,7 @@ Manifest parse_manifest(const std::string& text, const fs::path& path) {
                          .xxh3 = f.at("xxh3").get<std::string>()});
       if (m.files.back().name.find('/') != std::string::npos)
         throw Damage(fmt::format("names a file {} outside of the checkpoint", m.files.back().name),
-                    path);
+                     path);
     }
     if (manifest_text(m) == text) return m;
   } catch (const nlohmann::json::exception& e) {

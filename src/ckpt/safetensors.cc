@@ -82,8 +82,8 @@ json parse_header(const std::string& text, const std::string& path) {
     header = json::parse(text, watch);
   } catch (const json::exception& e) {
     throw Damage(fmt::format("the header ({} bytes from offset {}) is not JSON: {}", text.size(),
-                            kPrefix, e.what()),
-                path);
+                             kPrefix, e.what()),
+                 path);
   }
   if (!twice.empty()) throw Damage(fmt::format("{} stands twice in the header", twice), path);
   if (!header.is_object()) throw Damage("the header is not a JSON object", path);
@@ -99,7 +99,7 @@ std::vector<int64_t> parse_integers(const json& j, const std::string& what,
         d.is_number_unsigned() && d.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
     if (!fits)
       throw Damage(fmt::format("{} holds {}, not an integer from 0 to 2^63 - 1", what, shown(d)),
-                  path);
+                   path);
     out.push_back(d.get<int64_t>());
   }
   return out;
@@ -226,9 +226,9 @@ SafeTensors SafeTensors::open(const std::string& path) {
   }
   if (length > end - kPrefix || length > kMostHeader) {
     throw Damage(fmt::format("offset 0: the header is said to have {} bytes, in a file of {}; at "
-                            "most {} are allowed",
-                            length, end, kMostHeader),
-                path);
+                             "most {} are allowed",
+                             length, end, kMostHeader),
+                 path);
   }
   std::string text(length, ' ');
   if (!s.file_->read(kPrefix, std::as_writable_bytes(std::span(text))))

@@ -49,7 +49,7 @@ std::vector<SafeTensors> open_shards(const fs::path& folder) {
     if (!shards.count(file)) shards.emplace(file, SafeTensors::open(folder / file));
     if (!shards.at(file).has(tensor))
       throw Damage(fmt::format("{} is said to lie in {}, which has no such tensor", tensor, file),
-                  index);
+                   index);
   }
   std::vector<SafeTensors> out;
   for (auto& [file, shard] : shards) {
@@ -57,7 +57,7 @@ std::vector<SafeTensors> open_shards(const fs::path& folder) {
       const auto at = files.find(tensor);
       if (at == files.end() || at->second != file)
         throw Damage(fmt::format("holds {}, which {} does not place there", tensor, kIndex),
-                    folder / file);
+                     folder / file);
     }
     out.push_back(std::move(shard));
   }

@@ -31,7 +31,8 @@ std::string cluster_file(const std::string& name) {
   namespace fs = std::filesystem;
   if (fs::is_regular_file(name)) return name;
   std::set<std::string> names;
-  for (const std::string& folder : {user_clusters(), std::string("clusters"), std::string(MYRIAD_CLUSTERS)}) {
+  for (const std::string& folder :
+       {user_clusters(), std::string("clusters"), std::string(MYRIAD_CLUSTERS)}) {
     if (!fs::is_directory(folder)) continue;
     const fs::path file = fs::path(folder) / (name + ".yaml");
     if (fs::is_regular_file(file)) return file;

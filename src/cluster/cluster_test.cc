@@ -152,8 +152,9 @@ TEST(CostLaw, RingTreeHierarchyAndDirect) {
 TEST(CostLaw, SmallCollectivesTakeAnotherProtocol) {
   std::string text = kGood;
   const std::string fast = "bandwidth: 8e9, latency: 1e-6";
-  text.replace(text.find(fast), fast.size(),
-               "bandwidth: 8e9, small_bytes: 1e6, small_bandwidth: {2: 1e9, 8: 4e9}, latency: 1e-6");
+  text.replace(
+      text.find(fast), fast.size(),
+      "bandwidth: 8e9, small_bytes: 1e6, small_bandwidth: {2: 1e9, 8: 4e9}, latency: 1e-6");
   const Cluster c = parse_cluster(text, "c");
   const GroupShape node{8, {8, 1, 1, 1}}, pair{2, {2, 1, 1, 1}};
   const auto seconds = [&](double bytes, const GroupShape& s) {

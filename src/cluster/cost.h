@@ -53,8 +53,8 @@ struct CollectiveCost {
 // all_to_all, before and after an all_reduce. All groups of the same atoms send at the same time
 // and share the ports of their nodes. `used`: devices of the run. ring: 2 or 1 latencies of the top
 // level at the ring's length, and (2 or 1) (n - 1) / n bytes over the narrowest level; tree
-// (all_reduce, between nodes): 2 log2(n) send latencies and 2 bytes; hierarchical: scatter inside, the same above
-// with a share, gather inside; direct (all_to_all). The cheapest counts.
+// (all_reduce, between nodes): 2 log2(n) send latencies and 2 bytes; hierarchical: scatter inside,
+// the same above with a share, gather inside; direct (all_to_all). The cheapest counts.
 CollectiveCost collective_seconds(const Cluster& cluster, MoveKind kind, double bytes,
                                   const GroupShape& shape, int64_t used);
 

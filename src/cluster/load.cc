@@ -39,9 +39,10 @@ ExpertLoad parse_load(const std::string& text, int64_t experts) {
     if (error == std::errc() && at == end && s >= 0 && std::isfinite(s))
       return {{zipf(s, experts)}};
   }
-  throw Error(fmt::format("an expert load cannot be \"{}\"", text), "--experts",
-              "legal: even; zipf:S with S of 0 or more, for instance zipf:1; a folder of a run with "
-              "experts");
+  throw Error(
+      fmt::format("an expert load cannot be \"{}\"", text), "--experts",
+      "legal: even; zipf:S with S of 0 or more, for instance zipf:1; a folder of a run with "
+      "experts");
 }
 
 double busiest(const ExpertLoad& load, int64_t experts, int64_t owners) {

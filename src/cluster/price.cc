@@ -152,9 +152,10 @@ class BodyPricer {
         continue;
       const Version& choices = body_.versions[s.outs[0]];
       const Value& v = (*body_.graph)[choices.value];
-      const double rows = static_cast<double>(local_elements(mesh_, choices.layout, v.sizes, rank_)) *
-                          busiest(pricing_.load, body_.ops[s.op].attrs.experts, body_.parts) /
-                          static_cast<double>(body_.parts);
+      const double rows =
+          static_cast<double>(local_elements(mesh_, choices.layout, v.sizes, rank_)) *
+          busiest(pricing_.load, body_.ops[s.op].attrs.experts, body_.parts) /
+          static_cast<double>(body_.parts);
       rounds_ = std::max(1.0, std::ceil(rows / static_cast<double>(body_.bound) - 1e-9));
     }
   }
@@ -191,14 +192,16 @@ class BodyPricer {
     LabelSizes l = op.size;
     for (size_t i = 0; i < l.sizes.size(); ++i)
       l.sizes[i] = mesh_.range(op.size.sizes[i], s.cuts[i], rank_).size();
-    const bool on_rows = works_on_rows(op), sums_rows = op.row == Row::combine || op.row == Row::collapse;
+    const bool on_rows = works_on_rows(op),
+               sums_rows = op.row == Row::combine || op.row == Row::collapse;
     for (const auto* versions : {&s.ins, &s.outs}) {
       for (int v : *versions) {
         if (!(on_rows || sums_rows) || !(*body_.graph)[body_.versions[v].value].sparse()) continue;
         int64_t& experts = l.sizes[l.find('e')];  // as many products, each of its share of the rows
         if (!on_rows) experts = 1;
         l.sizes[l.find('b')] = 1;
-        l.sizes[l.find('s')] = std::llround(rows_of(v) / static_cast<double>(std::max<int64_t>(1, experts)));
+        l.sizes[l.find('s')] =
+            std::llround(rows_of(v) / static_cast<double>(std::max<int64_t>(1, experts)));
         return l;
       }
     }
@@ -251,8 +254,8 @@ class BodyPricer {
     const double batch = of('b') * of('g') * of('r'), s = of('s'), t_keys = of('t');
     const double scores = batch * s * t_keys * static_cast<double>(pricing_.bytes.activation);
     const auto product = [&](double m, double n, double k) {
-      const double bytes = static_cast<double>(pricing_.bytes.activation) * batch *
-                           (m * n + m * k + n * k);
+      const double bytes =
+          static_cast<double>(pricing_.bytes.activation) * batch * (m * n + m * k + n * k);
       const MatrixSize size{.m = m, .n = n, .k = k, .batch = batch};
       price_.flops += size.flops();
       ++price_.kernels;
@@ -260,8 +263,9 @@ class BodyPricer {
     };
     const auto passes = [&](double n) {
       price_.kernels += n > 0 ? 2 : 0;
-      return scores > 0 ? 2 * d_.launch_seconds + n * scores / (d_.memory_bandwidth * d_.memory_share)
-                        : 0;
+      return scores > 0
+                 ? 2 * d_.launch_seconds + n * scores / (d_.memory_bandwidth * d_.memory_share)
+                 : 0;
     };
     double seconds = 0;
     if (forward || pricing_.scores->recomputed) {
@@ -364,7 +368,7 @@ class BodyPricer {
   std::set<int> made_in_kernel_;
   double kernel_bytes_ = 0, kernel_flops_ = 0;
   double kernel_seconds_ = 0;  // that it takes at least, for what FLOPs do not tell
-  double rounds_ = 1;  // of a loop body
+  double rounds_ = 1;          // of a loop body
   int kernel_end_ = -1;
   BodyPrice price_;
 };

@@ -140,11 +140,10 @@ class Section {
 };
 
 void read_device(const Section& root, Device& d) {
-  const Section s =
-      root.child("device", {"name", "memory_bytes", "reserved_bytes", "memory_bandwidth",
-                            "memory_share", "peak_flops", "vector_flops", "units", "tiles", "depth",
-                            "attention_forward", "attention_backward", "launch_seconds",
-                            "exact_rate"});
+  const Section s = root.child(
+      "device", {"name", "memory_bytes", "reserved_bytes", "memory_bandwidth", "memory_share",
+                 "peak_flops", "vector_flops", "units", "tiles", "depth", "attention_forward",
+                 "attention_backward", "launch_seconds", "exact_rate"});
   s.text("name", d.name);
   s.positive("memory_bytes", d.memory_bytes, true);
   s.number("reserved_bytes", d.reserved_bytes, 0, d.memory_bytes);
@@ -277,11 +276,10 @@ Cluster read(const YAML::Node& node, const std::string& name, const std::string&
   for (const YAML::Node& n : root.at("levels")) {
     const std::string level =
         n.IsMap() && n["name"].IsDefined() && n["name"].IsScalar() ? n["name"].Scalar() : "?";
-    c.levels.push_back(
-        read_level(Section(n, "levels." + level, file, numbers,
-                           {"name", "devices", "bandwidth", "small_bytes", "small_bandwidth",
-                            "send_bandwidth", "latency", "send_latency", "ports",
-                            "oversubscription"})));
+    c.levels.push_back(read_level(
+        Section(n, "levels." + level, file, numbers,
+                {"name", "devices", "bandwidth", "small_bytes", "small_bandwidth", "send_bandwidth",
+                 "latency", "send_latency", "ports", "oversubscription"})));
   }
   check_levels(c);
   root.texts("sources", c.sources);

@@ -68,12 +68,14 @@ std::string write_cluster(const Cluster& c, const std::string& about) {
   out += device_text(c.device);
   out += fmt::format("host:\n  issue_seconds: {}\n  action_seconds: {}\n",
                      number(c.host.issue_seconds), number(c.host.action_seconds));
-  if (c.shared()) out += fmt::format("  workers: {}\n  parallel: {}\n", c.host.workers, number(c.host.parallel));
+  if (c.shared())
+    out += fmt::format("  workers: {}\n  parallel: {}\n", c.host.workers, number(c.host.parallel));
   out += "levels:\n";
   for (const Level& l : c.levels) {
     out += fmt::format("  - name: {}\n", quoted(l.name));
     if (l.devices > 0) out += fmt::format("    devices: {}\n", l.devices);
-    out += fmt::format("    bandwidth: {}\n    latency: {}\n", curve(l.bandwidth), curve(l.latency));
+    out +=
+        fmt::format("    bandwidth: {}\n    latency: {}\n", curve(l.bandwidth), curve(l.latency));
     if (l.small_bytes > 0) {
       out += fmt::format("    small_bytes: {}\n    small_bandwidth: {}\n", number(l.small_bytes),
                          curve(l.small_bandwidth));

@@ -3,11 +3,11 @@
 // Bytes and messages are counted here, from these views, and nowhere else.
 //
 // Collectives are direct: each rank sends every peer its part; a receiver adds in group order, its
-// own part included at its place: ((part 0 + part 1) + part 2) ..., bf16 in float, rounded once. all_reduce = reduce_scatter +
-// all_gather over [i S / n, (i + 1) S / n) of the flat value. Messages of zero size are sent and
-// counted. A part that is absent (View{}: no data, no dims) is neither sent nor counted: broadcast,
-// permute and any partial exchange leave parts out; both ends must. A sum of nothing is 0, a
-// maximum of nothing the least value.
+// own part included at its place: ((part 0 + part 1) + part 2) ..., bf16 in float, rounded once.
+// all_reduce = reduce_scatter + all_gather over [i S / n, (i + 1) S / n) of the flat value.
+// Messages of zero size are sent and counted. A part that is absent (View{}: no data, no dims) is
+// neither sent nor counted: broadcast, permute and any partial exchange leave parts out; both ends
+// must. A sum of nothing is 0, a maximum of nothing the least value.
 #pragma once
 
 #include <array>

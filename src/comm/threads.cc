@@ -34,11 +34,11 @@ struct Share {  // of the work of a phase
 
 // The same for parts whose rows are known when it runs: row by row.
 struct RowShare {
-  Boxes row;                           // of the dims after the first
-  std::vector<const RowList*> lists;   // by view
-  std::vector<int64_t> stride;         // by view, bytes between rows
+  Boxes row;                          // of the dims after the first
+  std::vector<const RowList*> lists;  // by view
+  std::vector<int64_t> stride;        // by view, bytes between rows
   Reduction reduction = Reduction::none;
-  int part = 0, parts = 1;             // of the rows, for all_reduce
+  int part = 0, parts = 1;  // of the rows, for all_reduce
 
   void work(DType dtype) const {
     const int64_t n = lists[0]->n, begin = n * part / parts, end = n * (part + 1) / parts;
@@ -58,7 +58,8 @@ struct RowShare {
   }
 };
 
-RowShare row_share(const std::vector<View>& views, DType dtype, Reduction reduction, int part = 0, int parts = 1) {
+RowShare row_share(const std::vector<View>& views, DType dtype, Reduction reduction, int part = 0,
+                   int parts = 1) {
   std::vector<View> rest = views;
   std::vector<const RowList*> lists;
   std::vector<int64_t> stride;
@@ -78,8 +79,8 @@ struct Member {
   Meeting* meeting = nullptr;
   std::vector<Share> shares[2];  // by phase
   std::vector<RowShare> row_shares[2];
-  bool by_rows = false;          // parts are rows known when it runs
-  bool inside = false;           // has begun a step and not ended it
+  bool by_rows = false;  // parts are rows known when it runs
+  bool inside = false;   // has begun a step and not ended it
   std::atomic<int64_t> signals{0};
 
   CommKind kind() const { return transfer.kind; }
@@ -190,7 +191,9 @@ void share_rows(Member& m) {
     for (int i = 0; i < n; ++i) views.push_back(peer(i).send[0]);
     m.row_shares[0].push_back(row_share(views, t.dtype, t.reduction, t.me, n));
     for (int i = 0; i < n; ++i) {
-      if (i != t.me) m.row_shares[1].push_back(row_share({t.recv[0], peer(i).recv[0]}, t.dtype, Reduction::none, i, n));
+      if (i != t.me)
+        m.row_shares[1].push_back(
+            row_share({t.recv[0], peer(i).recv[0]}, t.dtype, Reduction::none, i, n));
     }
   } else if (m.kind() == CommKind::reduce_scatter) {
     std::vector<View> views = {t.recv[0]};
@@ -198,7 +201,8 @@ void share_rows(Member& m) {
     m.row_shares[0].push_back(row_share(views, t.dtype, t.reduction));
   } else {
     for (int i = 0; i < n; ++i) {
-      m.row_shares[0].push_back(row_share({t.recv[i], peer(i).send[t.me]}, t.dtype, Reduction::none));
+      m.row_shares[0].push_back(
+          row_share({t.recv[i], peer(i).send[t.me]}, t.dtype, Reduction::none));
     }
   }
 }
@@ -279,7 +283,8 @@ void ThreadsCommunicator::enter(int rank, Member& m) {
   const Traffic sent = m.by_rows ? sent_by(m.transfer, ranks_per_node_) : m.sent;
   Traffic& traffic = ranks_[rank].traffic;
   traffic += sent;
-  traffic.order = digest_transfer(traffic.order, name_of(m.kind()), m.transfer.group, sent.bytes[static_cast<int>(m.kind())]);
+  traffic.order = digest_transfer(traffic.order, name_of(m.kind()), m.transfer.group,
+                                  sent.bytes[static_cast<int>(m.kind())]);
   m.signal();
 }
 

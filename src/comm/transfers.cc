@@ -204,7 +204,9 @@ int64_t elements_of_part(const View& v, DType dtype, int i, int n) {
 Traffic sent_by(const Transfer& t, int ranks_per_node) {
   Traffic traffic;
   const int kind = static_cast<int>(t.kind), n = static_cast<int>(t.group.size());
-  const auto node = [&](int member) { return ranks_per_node > 0 ? t.group[member] / ranks_per_node : 0; };
+  const auto node = [&](int member) {
+    return ranks_per_node > 0 ? t.group[member] / ranks_per_node : 0;
+  };
   const auto count = [&](int to, int64_t elements) {
     const int64_t bytes = elements * static_cast<int64_t>(size_of(t.dtype));
     traffic.bytes[kind] += bytes;

@@ -43,7 +43,7 @@ uint64_t header_hash(const PackedHeader& header) {
 
 [[noreturn]] void refuse(const std::filesystem::path& path, uint64_t offset, std::string what) {
   throw Damage(std::move(what), fmt::format("{}: offset {}", path.string(), offset),
-              "delete it and pack the corpus again");
+               "delete it and pack the corpus again");
 }
 
 void check_header(const std::filesystem::path& path, const PackedHeader& header, uint64_t size) {

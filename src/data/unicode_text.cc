@@ -98,12 +98,17 @@ size_t ill_formed_at(std::string_view bytes) {
 }
 
 size_t whole_characters(std::string_view bytes) {
-  const auto continues = [&](size_t i) { return (static_cast<unsigned char>(bytes[i]) & 0xC0) == 0x80; };
+  const auto continues = [&](size_t i) {
+    return (static_cast<unsigned char>(bytes[i]) & 0xC0) == 0x80;
+  };
   for (size_t back = 1; back <= std::min<size_t>(3, bytes.size()); ++back) {
     const size_t lead = bytes.size() - back;
     if (continues(lead)) continue;
     const auto c = static_cast<unsigned char>(bytes[lead]);
-    const size_t length = c >= 0xF0 && c <= 0xF4 ? 4 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xC2 && c < 0xE0 ? 2 : 1;
+    const size_t length = c >= 0xF0 && c <= 0xF4  ? 4
+                          : c >= 0xE0 && c < 0xF0 ? 3
+                          : c >= 0xC2 && c < 0xE0 ? 2
+                                                  : 1;
     return length > back ? lead : bytes.size();
   }
   return bytes.size();

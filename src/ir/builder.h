@@ -20,7 +20,8 @@ class Builder {
     std::vector<std::string> names;  // of the outputs; empty: temporaries
     LabelSizes sizes;                // of labels that no operand has
     Attrs attrs;
-    std::vector<DType> dtypes;  // of the outputs; empty: that of the first real operand, else the graph's real
+    std::vector<DType>
+        dtypes;  // of the outputs; empty: that of the first real operand, else the graph's real
   };
   // `rule` is "bsd,fd->bsf"; several outputs are parted by ';'. Throws Error naming op, rule and
   // sizes.

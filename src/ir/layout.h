@@ -54,8 +54,8 @@ struct MoveStep {
 // Repeats the first rule that applies: slice, reduce_scatter, all_to_all, all_reduce, all_gather,
 // first. An all_to_all takes the tails of several dims, or serves several, where so all that moves
 // goes straight to where it is wanted. CHECKs that it arrives. A reduce_scatter also takes the
-// pending atoms that end in a whole value, which is gathered again: one sum over all of them in mesh
-// order, as an all_reduce makes it. So ZeRO does not change bits.
+// pending atoms that end in a whole value, which is gathered again: one sum over all of them in
+// mesh order, as an all_reduce makes it. So ZeRO does not change bits.
 std::vector<MoveStep> reshard(const Layout& from, const Layout& to);
 
 // Elements a rank sends on average in one step, at even sizes.

@@ -104,8 +104,14 @@ bool parse_attr(Line& line, Attrs& a, const std::string& key) {
       {"max", &Attrs::max},     {"mscale", &Attrs::mscale}, {"beta1", &Attrs::beta1},
       {"beta2", &Attrs::beta2}, {"eps", &Attrs::eps},       {"decay", &Attrs::decay}};
   static const std::map<std::string, int64_t Attrs::*> kIntegers = {
-      {"lo", &Attrs::lo}, {"k", &Attrs::k}, {"groups", &Attrs::groups}, {"kept_groups", &Attrs::kept_groups},
-      {"capacity", &Attrs::capacity}, {"parts", &Attrs::parts}, {"bound", &Attrs::bound}, {"experts", &Attrs::experts}};
+      {"lo", &Attrs::lo},
+      {"k", &Attrs::k},
+      {"groups", &Attrs::groups},
+      {"kept_groups", &Attrs::kept_groups},
+      {"capacity", &Attrs::capacity},
+      {"parts", &Attrs::parts},
+      {"bound", &Attrs::bound},
+      {"experts", &Attrs::experts}};
   const auto label = [&] {
     const Line before = line;
     const std::string text = line.word("a label");

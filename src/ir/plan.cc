@@ -81,9 +81,10 @@ void check_nodes(Plan& p) {
     if (above != all.end())
       legal += fmt::format("{}{}", legal.empty() ? "ranks_per_node: " : " or ", *above);
     throw Error(
-        fmt::format("layout.dispatch is {}, which needs as many ranks of an ep group on each of its "
-                    "nodes, but ep {} x etp {} lie on nodes of {} ranks_per_node",
-                    name_of(p.dispatch), p.ep, p.etp, p.ranks_per_node),
+        fmt::format(
+            "layout.dispatch is {}, which needs as many ranks of an ep group on each of its "
+            "nodes, but ep {} x etp {} lie on nodes of {} ranks_per_node",
+            name_of(p.dispatch), p.ep, p.etp, p.ranks_per_node),
         "layout", legal + "; or dispatch: flat");
   }
   if (nodes == 1) p.dispatch = Dispatch::flat;  // nothing leaves the node
@@ -154,7 +155,9 @@ std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int k
     out.push_back(
         fmt::format("{} {} over {}: the largest part is {}, {:.0f} % above even{}", what, n, parts,
                     most, 100.0 * (static_cast<double>(most * parts) / static_cast<double>(n) - 1),
-                    n == parts - 1 ? "; 1 part is empty" : n < parts ? fmt::format("; {} parts are empty", parts - n) : ""));
+                    n == parts - 1 ? "; 1 part is empty"
+                    : n < parts    ? fmt::format("; {} parts are empty", parts - n)
+                                   : ""));
   };
   const int queries = heads / std::max(kv_heads, 1), tg = kv_cut(p.tp, kv_heads, queries);
   uneven("kv heads", kv_heads, tg);
@@ -175,10 +178,11 @@ std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int k
                     layers, p.stages.size(), *lo, *hi));
   }
   if (const int nodes = nodes_of_experts(p); p.dispatch == Dispatch::node_gather && nodes > top_k) {
-    out.push_back(fmt::format(
-        "dispatch node_gather sends each token to all {} other nodes, flat on average {:.1f} rows of "
-        "its {} choices: flat or node_relay sends less",
-        nodes - 1, static_cast<double>(top_k) * (nodes - 1) / nodes, top_k));
+    out.push_back(
+        fmt::format("dispatch node_gather sends each token to all {} other nodes, flat on average "
+                    "{:.1f} rows of "
+                    "its {} choices: flat or node_relay sends less",
+                    nodes - 1, static_cast<double>(top_k) * (nodes - 1) / nodes, top_k));
   }
   if (p.zero >= 2 && p.grad_reduce == GradReduce::step) {
     out.push_back(fmt::format(

@@ -9,8 +9,8 @@
 
 namespace myriad {
 
-// What the backward pass of a layer makes again: nothing; all but the outputs of matrix products and
-// attention (Row's engine, is_product); everything.
+// What the backward pass of a layer makes again: nothing; all but the outputs of matrix products
+// and attention (Row's engine, is_product); everything.
 enum class Recompute : uint8_t { none, selective, full };
 // How the rows of experts cross from node to node, see docs/experts.md.
 enum class Dispatch : uint8_t { flat, node_gather, node_relay };
@@ -26,7 +26,7 @@ struct Plan {
   double expert_rows_bound = 2;  // rows of routed choices a rank takes a round, over an even share
   Dispatch dispatch = Dispatch::flat;
   int ranks_per_node = 0;  // node of rank r: r / ranks_per_node; 0: one node holds all
-  std::string schedule;  // gpipe, 1f1b, interleaved; empty: interleaved when vpp > 1, else 1f1b
+  std::string schedule;    // gpipe, 1f1b, interleaved; empty: interleaved when vpp > 1, else 1f1b
   Recompute recompute = Recompute::none;
   GradReduce grad_reduce = GradReduce::automatic;  // step for zero 0 and 1, else micro_batch
   std::vector<int> stages;               // layers of each virtual stage; empty: the cut rule

@@ -124,7 +124,8 @@ std::string print_graph(const Graph& graph, int number) {
     if (v.gradient_of >= 0) out += " gradient_of " + printed_name(graph[v.gradient_of].name);
     if (v.heading >= 0) out += " heading " + printed_name(graph[v.heading].name);
     if (v.from_experts) out += " from_experts";
-    if (v.routing >= 0) out += fmt::format(" rows {} density {}", printed_name(graph[v.routing].name), v.density);
+    if (v.routing >= 0)
+      out += fmt::format(" rows {} density {}", printed_name(graph[v.routing].name), v.density);
     out += "\n";
   }
   return out;
@@ -139,7 +140,8 @@ class BodyPrinter {
     out_ = fmt::format("body {} piece {} graph {}\n", printed_name(body_.name), body_.piece, graph);
     out_ += fmt::format("  inputs{}\n", after_space(versions(body_.inputs)));
     if (body_.loop)
-      out_ += fmt::format("  loop rounds {} parts {} bound {}\n", body_.rounds, body_.parts, body_.bound);
+      out_ += fmt::format("  loop rounds {} parts {} bound {}\n", body_.rounds, body_.parts,
+                          body_.bound);
     for (const StateUse& s : body_.states) {
       out_ += fmt::format("  state {} of {} {}\n", printed_name(s.name), value(s.value),
                           layout(s.layout, s.value));

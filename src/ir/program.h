@@ -28,8 +28,8 @@ struct Step {
   std::vector<AtomList> cuts;       // run: by label of op.size
   MoveKind what = MoveKind::slice;  // move
   AtomList atoms;                   // move
-  bool once = false;                // move of a loop body: in the first round only; the rest find what it made
-  int state = -1;                   // read, write, accum: index into LoweredBody::states
+  bool once = false;  // move of a loop body: in the first round only; the rest find what it made
+  int state = -1;     // read, write, accum: index into LoweredBody::states
 };
 
 // A state at rest as a body names it: "p:q.w" (kind letter, colon, parameter), or a key/value cache
@@ -125,8 +125,8 @@ struct MemoryPlan {
   };
   Kinds at_peak;
   int64_t parameter_bytes = 0;  // they lie first of all
-  int64_t state_bytes = 0;  // parameters, moments, gradient sums, scalars; they lie first
-  int64_t peak_bytes = 0;   // highest end of anything, rounded up to 64
+  int64_t state_bytes = 0;      // parameters, moments, gradient sums, scalars; they lie first
+  int64_t peak_bytes = 0;       // highest end of anything, rounded up to 64
 };
 
 }  // namespace myriad

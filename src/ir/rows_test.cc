@@ -51,8 +51,8 @@ TEST(Rows, LinearSets) {
   EXPECT_EQ(linear(cast), (Masks{1}));
   std::swap(cast.in_types, cast.out_types);
   EXPECT_EQ(linear(cast), Masks{}) << "a sum of rounded parts is not the rounded sum";
-  for (Row row : {Row::rsqrt, Row::silu, Row::gelu, Row::attention, Row::max_stop, Row::sum_exp, Row::log,
-                  Row::recip, Row::sum_exact}) {
+  for (Row row : {Row::rsqrt, Row::silu, Row::gelu, Row::attention, Row::max_stop, Row::sum_exp,
+                  Row::log, Row::recip, Row::sum_exact}) {
     EXPECT_EQ(linear(op(row, {"bs"}, {"bs"})), Masks{}) << info(row).name;
   }
 }
@@ -69,7 +69,8 @@ TEST(Rows, WholeLabels) {
 
 TEST(Rows, OnlyTheMaximumLeavesAMaximum) {
   for (int i = 0; i < kRows; ++i)
-    EXPECT_EQ(info(static_cast<Row>(i)).reduces_max, static_cast<Row>(i) == Row::max_stop || static_cast<Row>(i) == Row::rounds);
+    EXPECT_EQ(info(static_cast<Row>(i)).reduces_max,
+              static_cast<Row>(i) == Row::max_stop || static_cast<Row>(i) == Row::rounds);
 }
 
 TEST(Rows, WorkOfProducts) {

@@ -37,10 +37,12 @@ void expect_rounded_once(const Trial& t, double slack, const std::string& what) 
     }
     const bool narrow = t.out_types[o] == kNarrow;
     for (int64_t i = 0; i < want[o].tensor.elements(); ++i) {
-      const double w = want[o].at(i), rounded = narrow ? double{Bf16(w)} : double{static_cast<float>(w)};
+      const double w = want[o].at(i),
+                   rounded = narrow ? double{Bf16(w)} : double{static_cast<float>(w)};
       ASSERT_EQ(plain[o].at(i), rounded) << what << ": reference, output " << o << " element " << i;
       if (fast[o].at(i) == rounded) continue;
-      ASSERT_LE(std::fabs(fast[o].at(i) - w), std::fabs(w) * (narrow ? 0x1p-8 : 0) + slack * largest)
+      ASSERT_LE(std::fabs(fast[o].at(i) - w),
+                std::fabs(w) * (narrow ? 0x1p-8 : 0) + slack * largest)
           << what << ": " << t.fast().name << ", output " << o << " element " << i;
     }
   }
@@ -139,7 +141,8 @@ TEST(Bf16Kernels, Indexed) {
     t.fill_ids(1, 0, 16);
     return t;
   };
-  expect_rounded_once(trial(Row::gather_rows, "vd,bs->bsd", {kNarrow, kInt}, kNarrow), 0, "gather_rows");
+  expect_rounded_once(trial(Row::gather_rows, "vd,bs->bsd", {kNarrow, kInt}, kNarrow), 0,
+                      "gather_rows");
   expect_rounded_once(trial(Row::unpick, "bs,bs->bsv", {kReal, kInt}, kNarrow), 0, "unpick");
   expect_rounded_once(trial(Row::pick, "bsv,bs->bs", {kNarrow, kInt}, kReal), 0, "pick");
   // Sums in f32, which the reference keeps.
@@ -153,23 +156,27 @@ TEST(Bf16Kernels, Rope) {
     Trial t(Row::rope, "bsgrh,bs->bsgrh", {"bsgrh", {2, 9, 2, 3, 10}}, kReal, 3, {kNarrow, kInt});
     t.out_types = {kNarrow};
     t.fill_ids(1, 0, 50);
-    t.op.attrs.frequencies = std::make_shared<const std::vector<double>>(std::vector<double>{1, 0.3, 0.1, 0.03, 0.01});
+    t.op.attrs.frequencies =
+        std::make_shared<const std::vector<double>>(std::vector<double>{1, 0.3, 0.1, 0.03, 0.01});
     t.op.attrs.style = style;
     expect_rounded_once(t, 1e-6, "rope");
   }
 }
 
 TEST(Bf16Kernels, Attention) {
-  Trial f(Row::attention, "bsgrh,btgh,btgu,bs,bt,bs,bt->bsgru;bsgr", {"bsgrhtu", {2, 140, 2, 2, 8, 140, 6}}, kReal, 3,
+  Trial f(Row::attention, "bsgrh,btgh,btgu,bs,bt,bs,bt->bsgru;bsgr",
+          {"bsgrhtu", {2, 140, 2, 2, 8, 140, 6}}, kReal, 3,
           {kNarrow, kNarrow, kNarrow, kInt, kInt, kInt, kInt});
   f.out_types = {kNarrow, kReal};
   f.op.attrs.scale = 0.35;
   for (size_t i = 3; i < 7; ++i) {
-    for (int64_t j = 0; j < f.ins[i].tensor.elements(); ++j) f.ins[i].set(j, i < 5 ? static_cast<double>(j % 140) : 0);
+    for (int64_t j = 0; j < f.ins[i].tensor.elements(); ++j)
+      f.ins[i].set(j, i < 5 ? static_cast<double>(j % 140) : 0);
   }
   EXPECT_STREQ(f.fast().name, "fast.attention");
   expect_rounded_once(f, 1e-6, "attention");
-  Trial b(Row::attention_grad, "bsgrh,btgh,btgu,bsgru,bsgr,bsgru,bs,bt,bs,bt->bsgrh;btgh;btgu", f.op.size, kReal, 4,
+  Trial b(Row::attention_grad, "bsgrh,btgh,btgu,bsgru,bsgr,bsgru,bs,bt,bs,bt->bsgrh;btgh;btgu",
+          f.op.size, kReal, 4,
           {kNarrow, kNarrow, kNarrow, kNarrow, kReal, kNarrow, kInt, kInt, kInt, kInt});
   b.out_types = {kNarrow, kNarrow, kNarrow};
   b.op.attrs = f.op.attrs;
@@ -186,7 +193,8 @@ TEST(Bf16Kernels, CombineSumsInF32) {
   std::vector<int32_t> e(101), b(101, 0), s(101, 0);
   for (int i = 0; i < 101; ++i) e[static_cast<size_t>(i)] = i;
   const RowSet rows{101, e.data(), b.data(), s.data()};
-  Trial t(Row::combine, "ebsd,bsj->bsd", {"ebsdj", {101, 1, 1, 3, 101}}, kReal, 1, {kNarrow, kInt}, 0, &rows);
+  Trial t(Row::combine, "ebsd,bsj->bsd", {"ebsdj", {101, 1, 1, 3, 101}}, kReal, 1, {kNarrow, kInt},
+          0, &rows);
   t.out_types = {kNarrow};
   for (int64_t i = 0; i < 303; ++i) t.ins[0].set(i, i < 3 ? 1 : 0x1p-8);
   for (int64_t j = 0; j < 101; ++j) t.ins[1].set(j, static_cast<double>(j));

@@ -21,8 +21,8 @@ void check_sizes(const KernelCall& call, const Tensor& t, const std::string& lab
   CHECK(t.dims + joined == static_cast<int>(labels.size()), "row {}: {} dims for \"{}\"",
         static_cast<int>(call.op->row), t.dims, labels);
   if (routed) {
-    CHECK(t.size[0] == rows->n, "row {}: {} rows for {}", static_cast<int>(call.op->row),
-          t.size[0], rows->n);
+    CHECK(t.size[0] == rows->n, "row {}: {} rows for {}", static_cast<int>(call.op->row), t.size[0],
+          rows->n);
   }
   for (int d = routed ? 1 : 0; d < t.dims; ++d) {
     const char label = labels[d + joined];

@@ -225,7 +225,8 @@ TEST(Contract, FewRowsDoNotKnowOfEachOther) {
           few.ins[1] = all.ins[1];
           const auto z = few.run(few.fast());
           for (int64_t i = 0; i < m * f; ++i)
-            ASSERT_EQ(z[0].at(i), y[0].at(skipped * f + i)) << rule << " " << m << " rows, " << d << ", " << f;
+            ASSERT_EQ(z[0].at(i), y[0].at(skipped * f + i))
+                << rule << " " << m << " rows, " << d << ", " << f;
         }
       }
     }

@@ -88,7 +88,8 @@ TEST(Elementwise, GeluOfExtremes) {
   Trial g(Row::gelu_grad, "d,d->d", {"d", {5}}, DType::f32);
   const double x[] = {-1e30, 1e30, NAN, -200, 0}, slope[] = {0, 1, NAN, 0, 0.5};
   for (int i = 0; i < 5; ++i) t.ins[0].set(i, x[i]), g.ins[0].set(i, x[i]), g.ins[1].set(i, 1);
-  for (const auto& [y, dx] : {std::pair(t.run(t.fast()), g.run(g.fast())), {t.run_ref(), g.run_ref()}}) {
+  for (const auto& [y, dx] :
+       {std::pair(t.run(t.fast()), g.run(g.fast())), {t.run_ref(), g.run_ref()}}) {
     for (int i = 0; i < 5; ++i) {
       if (i == 2) continue;
       EXPECT_NEAR(y[0].at(i), static_cast<float>(std::max(x[i], 0.0)), 1e-30) << i;

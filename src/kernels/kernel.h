@@ -63,10 +63,10 @@ struct KernelCall {
   size_t scratch_bytes = 0;
   Meter* meter = nullptr;
   const RowSet* rows =
-      nullptr;        // of the sparse operand or output; of all choices where there are also leads
+      nullptr;  // of the sparse operand or output; of all choices where there are also leads
   const RowSet* leads = nullptr;  // spread: of operand 0; collapse: of the output
-  Range e, b, s;      // the same: global ranges of e, b, s that the sparse tensor covers
-  int64_t round = 0;  // window
+  Range e, b, s;         // the same: global ranges of e, b, s that the sparse tensor covers
+  int64_t round = 0;     // window
   Pool* pool = nullptr;  // for tiles of a fixed grid; may be null (then in line)
 };
 

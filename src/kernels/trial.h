@@ -157,7 +157,8 @@ struct Trial {
     KernelCall call{
         .op = &op, .ins = in, .outs = out, .local = op.size, .meter = meter, .pool = pool};
     if (rows != nullptr)
-      call.rows = rows, call.leads = leads, call.e = range('e'), call.b = range('b'), call.s = range('s');
+      call.rows = rows, call.leads = leads, call.e = range('e'), call.b = range('b'),
+      call.s = range('s');
     call.round = round;
     call.scratch_bytes = kernel.scratch ? kernel.scratch(op, op.size, real) : 0;
     std::vector<std::byte> scratch(call.scratch_bytes + 2 * kAlignment, std::byte{0xff});

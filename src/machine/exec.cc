@@ -59,7 +59,9 @@ Tensor describe_rows(const Tensor& t) {
 }
 
 Box3 box_of_rows(const Tensor& t) {
-  return {{t.lo[0], t.lo[0] + t.size[0]}, {t.lo[1], t.lo[1] + t.size[1]}, {t.lo[2], t.lo[2] + t.size[2]}};
+  return {{t.lo[0], t.lo[0] + t.size[0]},
+          {t.lo[1], t.lo[1] + t.size[1]},
+          {t.lo[2], t.lo[2] + t.size[2]}};
 }
 
 // The box of `t` that covers the global ranges of `of` (clipped to t).
@@ -67,7 +69,8 @@ View box_of(const Tensor& t, const Tensor& of) {
   View v{.data = t.data, .dims = t.dims};
   int64_t stride = 1, offset = 0;
   for (int d = t.dims - 1; d >= 0; --d) {
-    const int64_t lo = std::max(t.lo[d], of.lo[d]), hi = std::min(t.lo[d] + t.size[d], of.lo[d] + of.size[d]);
+    const int64_t lo = std::max(t.lo[d], of.lo[d]),
+                  hi = std::min(t.lo[d] + t.size[d], of.lo[d] + of.size[d]);
     v.size[d] = std::max<int64_t>(0, hi - lo);
     v.stride[d] = stride;
     if (v.size[d] > 0) offset += (lo - t.lo[d]) * stride;
@@ -86,21 +89,31 @@ View flat(const Tensor& t) {
 
 CommKind comm_kind(MoveKind what) {
   switch (what) {
-    case MoveKind::all_gather: return CommKind::all_gather;
-    case MoveKind::reduce_scatter: return CommKind::reduce_scatter;
-    case MoveKind::all_reduce: return CommKind::all_reduce;
-    case MoveKind::all_to_all: return CommKind::all_to_all;
-    default: CHECK(false, "{} sends nothing", name_of(what));
+    case MoveKind::all_gather:
+      return CommKind::all_gather;
+    case MoveKind::reduce_scatter:
+      return CommKind::reduce_scatter;
+    case MoveKind::all_reduce:
+      return CommKind::all_reduce;
+    case MoveKind::all_to_all:
+      return CommKind::all_to_all;
+    default:
+      CHECK(false, "{} sends nothing", name_of(what));
   }
 }
 
 bool all_finite(const Tensor& t) {
   const int64_t n = t.elements();
-  const auto finite = [n](const auto* x) { return std::all_of(x, x + n, [](auto e) { return std::isfinite(e); }); };
+  const auto finite = [n](const auto* x) {
+    return std::all_of(x, x + n, [](auto e) { return std::isfinite(e); });
+  };
   if (t.dtype == DType::f32) return finite(t.as<float>());
   if (t.dtype == DType::f64) return finite(t.as<double>());
-  if (t.dtype == DType::bf16) return std::all_of(t.as<Bf16>(), t.as<Bf16>() + n, [](float e) { return std::isfinite(e); });
-  if (t.dtype == DType::exact) return std::all_of(t.as<ExactSum>(), t.as<ExactSum>() + n, [](const ExactSum& e) { return e.bad == 0; });
+  if (t.dtype == DType::bf16)
+    return std::all_of(t.as<Bf16>(), t.as<Bf16>() + n, [](float e) { return std::isfinite(e); });
+  if (t.dtype == DType::exact)
+    return std::all_of(t.as<ExactSum>(), t.as<ExactSum>() + n,
+                       [](const ExactSum& e) { return e.bad == 0; });
   return true;
 }
 
@@ -110,12 +123,13 @@ struct PreparedBody {
     const KernelChoice* choice = nullptr;  // null: chosen when the number of rows is known
     LabelSizes local;
     size_t scratch = 0;
-    int rows = -1, leads = -1;             // versions whose rows the op works on, see KernelCall
-    std::unique_ptr<Op> collapsed;         // of an op that works on rows as on any tensor
+    int rows = -1, leads = -1;      // versions whose rows the op works on, see KernelCall
+    std::unique_ptr<Op> collapsed;  // of an op that works on rows as on any tensor
   };
   std::vector<Tensor> versions;
-  std::vector<Box3> boxes;                 // of sparse versions
-  std::vector<int> table;                  // by version: the version of the choices that define its rows; -1: not sparse
+  std::vector<Box3> boxes;  // of sparse versions
+  std::vector<int>
+      table;  // by version: the version of the choices that define its rows; -1: not sparse
   std::vector<Run> steps;
 };
 
@@ -134,9 +148,14 @@ struct Executor::Shared {
 
 struct Executor::Rank : Task, Machine {
   Rank(Shared& shared, int number, MemoryPlan plan)
-      : s(shared), rank(number), plan(std::move(plan)), arena(shared.arenas.of(number)), walker(shared.program, number) {
+      : s(shared),
+        rank(number),
+        plan(std::move(plan)),
+        arena(shared.arenas.of(number)),
+        walker(shared.program, number) {
     meter.arena = arena;
-    CHECK(this->plan.peak_bytes <= shared.arenas.bytes(number), "arena of rank {} is too small", number);
+    CHECK(this->plan.peak_bytes <= shared.arenas.bytes(number), "arena of rank {} is too small",
+          number);
     for (const LoweredBody& body : s.program.bodies) prepare(body);
     prepare_transfers();
   }
@@ -151,11 +170,13 @@ struct Executor::Rank : Task, Machine {
       p.versions.push_back(value.sparse() ? describe_rows(t) : t);
       p.table.push_back(value.sparse() ? made_by_window(body, value.routing) : -1);
     }
-    for (const Step& step : body.steps) p.steps.push_back(step.kind == StepKind::run ? prepare(body, p, step) : PreparedBody::Run{});
+    for (const Step& step : body.steps)
+      p.steps.push_back(step.kind == StepKind::run ? prepare(body, p, step) : PreparedBody::Run{});
     bodies.push_back(std::move(p));
   }
 
-  PreparedBody::Run prepare(const LoweredBody& body, const PreparedBody& p, const Step& step) const {
+  PreparedBody::Run prepare(const LoweredBody& body, const PreparedBody& p,
+                            const Step& step) const {
     PreparedBody::Run run;
     const Op& op = body.ops[step.op];
     run.local = op.size;
@@ -181,7 +202,8 @@ struct Executor::Rank : Task, Machine {
   // The version of the choices that its window made: it covers whatever rows this rank can hold.
   static int made_by_window(const LoweredBody& body, int routing) {
     for (const Step& step : body.steps) {
-      if (step.kind == StepKind::run && body.versions[step.outs[0]].value == routing) return step.outs[0];
+      if (step.kind == StepKind::run && body.versions[step.outs[0]].value == routing)
+        return step.outs[0];
     }
     CHECK(false, "{} has no choices for its rows", body.name);
   }
@@ -211,7 +233,8 @@ struct Executor::Rank : Task, Machine {
   Tensor state(int index) const {
     const State& st = s.program.states[index];
     const LoweredBody& body = s.program.bodies[st.body];
-    Tensor t = describe(s.program.mesh, (*body.graph)[body.states[st.use].value], body.states[st.use].layout, rank);
+    Tensor t = describe(s.program.mesh, (*body.graph)[body.states[st.use].value],
+                        body.states[st.use].layout, rank);
     if (plan.states[index] >= 0) t.data = arena + plan.states[index];
     return t;
   }
@@ -226,7 +249,8 @@ struct Executor::Rank : Task, Machine {
         const LoweredBody& body = s.program.bodies[a.body];
         for (const Step& step : body.steps) {
           const bool comm = step.kind == StepKind::move && sends(step.what);
-          handles.push_back(comm ? s.comm->prepare(rank, collective(a, static_cast<int>(i), body, step)) : -1);
+          handles.push_back(
+              comm ? s.comm->prepare(rank, collective(a, static_cast<int>(i), body, step)) : -1);
         }
         continue;
       }
@@ -259,8 +283,10 @@ struct Executor::Rank : Task, Machine {
     Tensor src = bodies[a.body].versions[step.ins[0]], dst = bodies[a.body].versions[step.outs[0]];
     src.data = arena + plan.actions[action].versions[step.ins[0]];
     dst.data = arena + plan.actions[action].versions[step.outs[0]];
-    Transfer x{.kind = comm_kind(step.what), .dtype = v.dtype, .group = mesh.group(step.atoms, rank)};
-    std::sort(x.group.begin(), x.group.end());  // sums run in mesh order, whatever the order of the list
+    Transfer x{
+        .kind = comm_kind(step.what), .dtype = v.dtype, .group = mesh.group(step.atoms, rank)};
+    std::sort(x.group.begin(),
+              x.group.end());  // sums run in mesh order, whatever the order of the list
     if (is_routed_hidden(body, step.ins[0])) x.row_elements = src.size[src.dims - 1];
     x.me = static_cast<int>(std::find(x.group.begin(), x.group.end(), rank) - x.group.begin());
     if (step.what == MoveKind::reduce_scatter || step.what == MoveKind::all_reduce) {
@@ -273,7 +299,8 @@ struct Executor::Rank : Task, Machine {
       return x;
     }
     for (int peer : x.group) {
-      const Tensor before = describe(mesh, v, from.layout, peer), after = describe(mesh, v, to.layout, peer);
+      const Tensor before = describe(mesh, v, from.layout, peer),
+                   after = describe(mesh, v, to.layout, peer);
       switch (step.what) {
         case MoveKind::all_gather:
           x.send.push_back(box_of(src, src));
@@ -292,7 +319,8 @@ struct Executor::Rank : Task, Machine {
   }
 
   // Parts are row lists, filled in when they are known, times boxes of the other dims.
-  Transfer collective_of_rows(Transfer x, const Value& v, const Layout& before, const Layout& after, const Tensor& src, const Tensor& dst) {
+  Transfer collective_of_rows(Transfer x, const Value& v, const Layout& before, const Layout& after,
+                              const Tensor& src, const Tensor& dst) {
     const size_t n = x.group.size();
     while (send_rows.size() < n) {
       send_rows.emplace_back();
@@ -330,7 +358,8 @@ struct Executor::Rank : Task, Machine {
   void list_rows(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
     const Version &from = body.versions[step.ins[0]], &to = body.versions[step.outs[0]];
     const Value& v = (*body.graph)[from.value];
-    const BoxRows &mine = rows_of(a, at.action, step.ins[0]), &after = rows_of(a, at.action, step.outs[0]);
+    const BoxRows &mine = rows_of(a, at.action, step.ins[0]),
+                  &after = rows_of(a, at.action, step.outs[0]);
     if (step.what == MoveKind::all_reduce) {
       send_rows[0].take_all(mine.set.n);
       recv_rows[0].take_all(mine.set.n);
@@ -375,20 +404,24 @@ struct Executor::Rank : Task, Machine {
         meter.touch(buffer(a.ins[0]));
         s.comm->start(rank, handles[at.flat]);
         return Progress::advanced;
-      case Act::wait: return s.comm->wait(rank, handles[at.flat]);
+      case Act::wait:
+        return s.comm->wait(rank, handles[at.flat]);
       case Act::recv: {
         const Progress p = s.comm->run(rank, handles[at.flat]);
         if (p != Progress::blocked) meter.touch(buffer(a.outs[0]));
         return p == Progress::blocked ? p : Progress::advanced;
       }
-      case Act::run: break;
+      case Act::run:
+        break;
     }
     CHECK(false, "not an action of its own");
   }
 
   Progress step(const At& at, const Action& a, const LoweredBody& body, const Step& step) override {
     switch (step.kind) {
-      case StepKind::run: run_op(at, a, body, step); break;
+      case StepKind::run:
+        run_op(at, a, body, step);
+        break;
       case StepKind::move:
         if (sends(step.what)) {
           if (bodies[a.body].table[step.ins[0]] >= 0 && !inside) list_rows(at, a, body, step);
@@ -406,7 +439,8 @@ struct Executor::Rank : Task, Machine {
         at.round == 0 ? copy(to, from, meter, &s.pool) : accumulate(to, from, meter, &s.pool);
         break;
       }
-      case StepKind::read: break;
+      case StepKind::read:
+        break;
       case StepKind::write: {
         const Tensor from = version(a, at.action, step.ins[0]), to = state(a.states[step.state]);
         if (from.data != to.data) copy(to, from, meter, &s.pool);
@@ -414,7 +448,8 @@ struct Executor::Rank : Task, Machine {
       }
       case StepKind::accum: {
         const Tensor from = version(a, at.action, step.ins[0]), to = state(a.states[step.state]);
-        a.first && at.round == 0 ? copy(to, from, meter, &s.pool) : accumulate(to, from, meter, &s.pool);
+        a.first&& at.round == 0 ? copy(to, from, meter, &s.pool)
+                                : accumulate(to, from, meter, &s.pool);
         break;
       }
     }
@@ -432,9 +467,15 @@ struct Executor::Rank : Task, Machine {
     outs.clear();
     for (int v : step.ins) ins.push_back(version(a, at.action, v));
     for (int v : step.outs) outs.push_back(version(a, at.action, v));
-    KernelCall call{.op = &body.ops[step.op], .ins = ins, .outs = outs, .local = run.local,
-                    .scratch = arena + plan.actions[at.action].scratch[at.step], .scratch_bytes = run.scratch,
-                    .meter = &meter, .round = at.round, .pool = &s.pool};
+    KernelCall call{.op = &body.ops[step.op],
+                    .ins = ins,
+                    .outs = outs,
+                    .local = run.local,
+                    .scratch = arena + plan.actions[at.action].scratch[at.step],
+                    .scratch_bytes = run.scratch,
+                    .meter = &meter,
+                    .round = at.round,
+                    .pool = &s.pool};
     if (run.rows >= 0) {
       const Box3& box = bodies[a.body].boxes[run.rows];
       call.rows = &rows_of(a, at.action, run.rows).set;
@@ -456,25 +497,31 @@ struct Executor::Rank : Task, Machine {
   void look(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
     const Op& op = body.ops[step.op];
     for (size_t o = 0; o < outs.size(); ++o) {
-      const bool may = op.row == Row::max_stop || (op.row == Row::attention && o == 1) || op.row == Row::clip;
+      const bool may =
+          op.row == Row::max_stop || (op.row == Row::attention && o == 1) || op.row == Row::clip;
       if (may || all_finite(outs[o])) continue;
-      bad = {fmt::format("{} ({}, unit {}, micro-batch {})", show(op, *body.graph), body.name, a.unit, a.micro_batch), rank, order(at, a, body)};
+      bad = {fmt::format("{} ({}, unit {}, micro-batch {})", show(op, *body.graph), body.name,
+                         a.unit, a.micro_batch),
+             rank, order(at, a, body)};
       return;
     }
   }
 
   static std::array<int, 4> order(const At& at, const Action& a, const LoweredBody& body) {
     if (a.micro_batch < 0) return {2, 0, at.action, at.step};
-    const bool backward = std::any_of(body.states.begin(), body.states.end(), [](const StateUse& u) { return u.name[0] == 'g'; });
+    const bool backward = std::any_of(body.states.begin(), body.states.end(),
+                                      [](const StateUse& u) { return u.name[0] == 'g'; });
     return {backward, a.micro_batch, backward ? -a.unit : a.unit, at.step};
   }
 
   void move_here(const At& at, const Action& a, const Step& step) {
-    const Tensor from = version(a, at.action, step.ins[0]), to = version(a, at.action, step.outs[0]);
+    const Tensor from = version(a, at.action, step.ins[0]),
+                 to = version(a, at.action, step.outs[0]);
     const Mesh& mesh = s.program.mesh;
     meter.touch(to);
     const bool zero = step.what == MoveKind::first &&
-                      std::any_of(step.atoms.begin(), step.atoms.end(), [&](Atom x) { return mesh.coordinate(rank, x) != 0; });
+                      std::any_of(step.atoms.begin(), step.atoms.end(),
+                                  [&](Atom x) { return mesh.coordinate(rank, x) != 0; });
     if (zero) {
       std::memset(to.data, 0, to.bytes());
       return;
@@ -488,14 +535,16 @@ struct Executor::Rank : Task, Machine {
   }
 
   // Rows of `from` that lie in the box of `to`.
-  void copy_rows(const At& at, const Action& a, const Step& step, const Tensor& from, const Tensor& to) {
+  void copy_rows(const At& at, const Action& a, const Step& step, const Tensor& from,
+                 const Tensor& to) {
     local_rows.take(rows_of(a, at.action, step.ins[0]), bodies[a.body].boxes[step.outs[0]]);
     Tensor from_row = from, to_row = to;
     from_row.size[0] = to_row.size[0] = 1;
     for (int64_t r = 0; r < local_rows.list.n; ++r) {
       from_row.data = from.data + static_cast<int64_t>(from_row.bytes()) * local_rows.list.index[r];
       to_row.data = to.data + static_cast<int64_t>(to_row.bytes()) * r;
-      if (to_row.elements() > 0) copy(Boxes({flat_box(to_row), box_of(from_row, to_row)}), to.dtype);
+      if (to_row.elements() > 0)
+        copy(Boxes({flat_box(to_row), box_of(from_row, to_row)}), to.dtype);
     }
   }
 
@@ -518,17 +567,20 @@ struct Executor::Rank : Task, Machine {
   std::map<int, int> sending;  // buffer -> handle of its send
   std::vector<Tensor> ins, outs;
   RoundRows rows;
-  std::deque<RowChoice> send_rows, recv_rows;  // by member of the running transfer's group; addresses stay
+  std::deque<RowChoice> send_rows,
+      recv_rows;  // by member of the running transfer's group; addresses stay
   RowChoice local_rows;
-  bool inside = false;                         // has entered the collective it waits in
+  bool inside = false;  // has entered the collective it waits in
   std::array<int64_t, kRows> ops{};
   BadTensor bad;
 };
 
-Executor::Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas& arenas, Pool& pool, ExecOptions options)
+Executor::Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas& arenas,
+                   Pool& pool, ExecOptions options)
     : shared_(new Shared{program, arenas, pool, options,
                          make_threads_communicator(program.mesh.ranks(), program.ranks_per_node)}) {
-  for (int r = 0; r < program.mesh.ranks(); ++r) ranks_.push_back(std::make_unique<Rank>(*shared_, r, std::move(plans[r])));
+  for (int r = 0; r < program.mesh.ranks(); ++r)
+    ranks_.push_back(std::make_unique<Rank>(*shared_, r, std::move(plans[r])));
   shared_->comm->seal();
 }
 
@@ -578,7 +630,9 @@ StepProfile Executor::measured() const {
 void Executor::set_tap(Tap tap) { shared_->tap = std::move(tap); }
 void Executor::set_check_finite(bool on) { shared_->check_finite = on; }
 void Executor::set_timing(bool on) { shared_->timing = on; }
-const std::vector<Stroke>& Executor::strokes(int rank) const { return ranks_[rank]->stopwatch.strokes(); }
+const std::vector<Stroke>& Executor::strokes(int rank) const {
+  return ranks_[rank]->stopwatch.strokes();
+}
 
 BadTensor Executor::first_bad() const {
   BadTensor first;

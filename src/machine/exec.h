@@ -1,4 +1,5 @@
-// The machine that computes: runs a program for all its ranks in this process, on virtual ranks that share a pool of workers.
+// The machine that computes: runs a program for all its ranks in this process, on virtual ranks
+// that share a pool of workers.
 #pragma once
 
 #include <array>
@@ -32,9 +33,12 @@ class Arenas {
   std::vector<int64_t> bytes_;
 };
 
-// Fills an input of the caller: `to` is the local part, lo its place in the value `name` of micro-batch `micro_batch` (-1: of the step).
-using Feed = std::function<void(int rank, const std::string& name, int micro_batch, const Tensor& to)>;
-// Sees a buffer that a run has just made, before it may be freed. Called by several workers at once.
+// Fills an input of the caller: `to` is the local part, lo its place in the value `name` of
+// micro-batch `micro_batch` (-1: of the step).
+using Feed =
+    std::function<void(int rank, const std::string& name, int micro_batch, const Tensor& to)>;
+// Sees a buffer that a run has just made, before it may be freed. Called by several workers at
+// once.
 using Tap = std::function<void(int rank, const Action& action, int buffer, const Tensor& value)>;
 
 struct ExecOptions {
@@ -42,7 +46,8 @@ struct ExecOptions {
   double stall_seconds = 60;
 };
 
-// The first value, in order of the model (forward, backward, optimizer; micro-batch; unit; step), that holds something not finite.
+// The first value, in order of the model (forward, backward, optimizer; micro-batch; unit; step),
+// that holds something not finite.
 struct BadTensor {
   std::string name;  // empty: none
   int rank = -1;
@@ -51,8 +56,10 @@ struct BadTensor {
 
 class Executor {
  public:
-  // `plans` and `arenas`: one a rank. All references must outlive the executor. Throws Error if ranks disagree on a transfer.
-  Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas& arenas, Pool& pool, ExecOptions options = {});
+  // `plans` and `arenas`: one a rank. All references must outlive the executor. Throws Error if
+  // ranks disagree on a transfer.
+  Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas& arenas, Pool& pool,
+           ExecOptions options = {});
   ~Executor();
 
   // One step. The reason if it stalled: who waits for whom.
@@ -82,8 +89,9 @@ class Executor {
 // Scratch an op's kernel asks for, for passes/memory.h.
 size_t kernel_scratch(KernelSet set, const Op& op, const LabelSizes& local, DType real);
 
-// Global values of a state, row-major, in double. set: every holder takes its part (initialise, then cut). get: pending sums are added
-// in mesh order; where ranks hold the same part they must agree to the bit (throws Failure naming state and ranks).
+// Global values of a state, row-major, in double. set: every holder takes its part (initialise,
+// then cut). get: pending sums are added in mesh order; where ranks hold the same part they must
+// agree to the bit (throws Failure naming state and ranks).
 void set_state(Executor& executor, int index, const std::function<double(int64_t element)>& value);
 std::vector<double> get_state(const Executor& executor, int index);
 

@@ -74,11 +74,11 @@ class Counter : public Machine {
 
   Progress step(const At& at, const Action& action, const LoweredBody& body,
                 const Step& step) override {
-    const CountRows rows = body.loop ? CountRows([&, this](const Value& v, Range e, Range b,
-                                                           Range s) {
-      return rounds_of(at.rank, action, body).count(at.round, of_leads(body, v), e, b, s);
-    })
-                                     : CountRows{};
+    const CountRows rows =
+        body.loop ? CountRows([&, this](const Value& v, Range e, Range b, Range s) {
+          return rounds_of(at.rank, action, body).count(at.round, of_leads(body, v), e, b, s);
+        })
+                  : CountRows{};
     const auto n = [&](int version) {
       const Version& v = body.versions[version];
       return elements(program_.mesh, (*body.graph)[v.value], v.layout, at.rank, rows);
@@ -86,10 +86,8 @@ class Counter : public Machine {
     if (step.kind == StepKind::run) {
       const Op& op = body.ops[step.op];
       const LabelSizes box = local_box(at, op, step), local = on_rows(at, body, step, box, n);
-      result.flops +=
-          info(op.row).work(op, op.row == Row::combine || op.row == Row::collapse || works_on_rows(op)
-                                    ? local
-                                    : box);
+      result.flops += info(op.row).work(
+          op, op.row == Row::combine || op.row == Row::collapse || works_on_rows(op) ? local : box);
       ++result.ops[info(op.row).name];
       if (has_loops_ && scratch_ && !memory_.empty()) {
         touch(at, memory_[at.rank].actions[at.action].scratch[at.step],
@@ -99,8 +97,7 @@ class Counter : public Machine {
                (step.kind == StepKind::emit && at.round > 0)) {
       result.flops += static_cast<double>(n(step.ins[0]));
     } else if (step.kind == StepKind::move && sends(step.what)) {
-      const Count sent =
-          sent_in(program_.mesh, body, step, at.rank, rows, program_.ranks_per_node);
+      const Count sent = sent_in(program_.mesh, body, step, at.rank, rows, program_.ranks_per_node);
       Count& c = result.collectives[name_of(step.what)];
       c.bytes += sent.bytes;
       c.messages += sent.messages;
@@ -131,7 +128,8 @@ class Counter : public Machine {
   }
 
   bool same_node(int a, int b) const {
-    return program_.ranks_per_node == 0 || a / program_.ranks_per_node == b / program_.ranks_per_node;
+    return program_.ranks_per_node == 0 ||
+           a / program_.ranks_per_node == b / program_.ranks_per_node;
   }
 
   // Whether a sparse value has one row a token and node.
@@ -194,8 +192,8 @@ class Counter : public Machine {
     if (at == rounds_.end()) {
       const Choices& choices = routing_->at({a.unit, a.micro_batch});
       at = rounds_
-               .emplace(key, RoundsOf(choices, window->attrs.experts, body.parts, body.bound,
-                                      nodes, b, s))
+               .emplace(key, RoundsOf(choices, window->attrs.experts, body.parts, body.bound, nodes,
+                                      b, s))
                .first;
     }
     return at->second;
@@ -275,7 +273,8 @@ Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int r
   std::vector<int> group = mesh.group(step.atoms, rank);
   std::sort(group.begin(), group.end());
   int64_t piece = 1;  // an all_reduce cuts the flat value, or routed rows as rows
-  for (size_t d = 3; v.sparse() && d < v.sizes.size(); ++d) piece *= range_size(static_cast<int>(d));
+  for (size_t d = 3; v.sparse() && d < v.sizes.size(); ++d)
+    piece *= range_size(static_cast<int>(d));
   const auto part = [&](int64_t i) {
     const int64_t pieces = piece > 0 ? held / piece : 0;
     return ((i + 1) * pieces / n - i * pieces / n) * piece;

@@ -13,7 +13,8 @@ RoundsOf::RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64
       for (int64_t j = 0; j < choices.k; ++j) {
         const int32_t e =
             choices.expert[static_cast<size_t>((b * choices.sequence + s) * choices.k + j)];
-        if (e >= 0) pairs_.push_back({e, static_cast<int32_t>(b), static_cast<int32_t>(s), 0, false});
+        if (e >= 0)
+          pairs_.push_back({e, static_cast<int32_t>(b), static_cast<int32_t>(s), 0, false});
       }
     }
   }

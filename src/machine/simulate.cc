@@ -129,8 +129,8 @@ class Simulator {
     BodyPrice price;
     for (int column : classes_.priced[w.colour]) {
       BodyPrice other =
-          price_body(cluster_.device, pricing, p_.mesh, body, classes_.rank(w.stage, column),
-                     first, [this](MoveKind what, AtomList atoms, double bytes, int rank) {
+          price_body(cluster_.device, pricing, p_.mesh, body, classes_.rank(w.stage, column), first,
+                     [this](MoveKind what, AtomList atoms, double bytes, int rank) {
                        return collective(what, atoms, bytes, rank);
                      });
       if (price.steps.empty()) {

@@ -45,7 +45,8 @@ struct StageResult {
   double update_seconds = 0;  // other runs: the optimizer
   double idle_seconds = 0;    // waiting for others; a message's own time counts as `send`
   Costs seconds{};            // all of the above by cost; adds up to the stage's end
-  std::map<int, double> imbalance_seconds;  // by unit with experts: more than if all took even shares
+  std::map<int, double>
+      imbalance_seconds;      // by unit with experts: more than if all took even shares
   int64_t peak_bytes = 0;     // of its worst rank
   MemoryPlan::Kinds memory;   // that rank's
   std::vector<Span> actions;  // of that class, by action

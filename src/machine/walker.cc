@@ -29,8 +29,7 @@ Progress Walker::advance(Machine& machine) {
   }
   if (at_.step < static_cast<int>(body.steps.size())) {
     const Step& step = body.steps[at_.step];
-    if (!(step.once && at_.round > 0) &&
-        machine.step(at_, action, body, step) == Progress::blocked)
+    if (!(step.once && at_.round > 0) && machine.step(at_, action, body, step) == Progress::blocked)
       return Progress::blocked;
     ++at_.step;
     ++at_.flat;

@@ -113,7 +113,8 @@ int emit_attention(Emitter& e, int x) {
                e.in_layer(tele ? "self_attention.dense.weight" : "self_attn.o_proj.weight"),
                e.residual_scale());
   std::vector<int> terms = {x, e.b.contract("bsgru,dgru->bsd", {o, wo}, "ao")};
-  if (tele) terms.push_back(e.bias("o.b", "d", {c.hidden}, e.in_layer("self_attention.dense.bias")));
+  if (tele)
+    terms.push_back(e.bias("o.b", "d", {c.hidden}, e.in_layer("self_attention.dense.bias")));
   return e.b.add(terms, "x1");
 }
 

@@ -21,7 +21,8 @@ Emitter::Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t 
 int Emitter::weight(Param param, std::optional<DType> used_as) {
   const DType type = used_as.value_or(piece_.graph.activation);
   const bool as_it_is = type == piece_.graph.real;
-  const int v = b.read("p:" + param.name, param.labels, param.sizes, piece_.graph.real, as_it_is ? param.name : "");
+  const int v = b.read("p:" + param.name, param.labels, param.sizes, piece_.graph.real,
+                       as_it_is ? param.name : "");
   const int w = b.cast(v, type, as_it_is ? "" : param.name);
   piece_.params.push_back(std::move(param));
   return w;
@@ -38,8 +39,7 @@ int Emitter::matrix(std::string name, std::string labels, Sizes sizes, std::stri
                 used_as);
 }
 
-int Emitter::bias(const std::string& name, std::string labels, Sizes sizes,
-                  std::string published) {
+int Emitter::bias(const std::string& name, std::string labels, Sizes sizes, std::string published) {
   const std::string rule = labels + "->bs" + labels;
   const int w = weight({.name = name,
                         .labels = std::move(labels),
@@ -108,7 +108,8 @@ bool Emitter::telechat() const {
 }
 
 std::string Emitter::in_layer(std::string_view published) const {
-  return fmt::format("{}.{{}}.{}", telechat() || gpt2() ? "transformer.h" : "model.layers", published);
+  return fmt::format("{}.{{}}.{}", telechat() || gpt2() ? "transformer.h" : "model.layers",
+                     published);
 }
 
 double Emitter::residual_scale() const {
@@ -187,9 +188,8 @@ Piece head_piece(const ModelConfig& c, const Sizing& size) {
   Emitter e(p, c, size.rows, size.sequence, size.cache);
   const bool tele = e.telechat();
   const int x = e.hidden("x");
-  const int xf = e.gpt2()
-                     ? e.layer_norm(x, "xf", "transformer.ln_f")
-                     : e.norm(x, "xf", tele ? "transformer.ln_f.weight" : "model.norm.weight");
+  const int xf = e.gpt2() ? e.layer_norm(x, "xf", "transformer.ln_f")
+                          : e.norm(x, "xf", tele ? "transformer.ln_f.weight" : "model.norm.weight");
   Param w{.name = c.tied ? "emb.w" : "head.w",
           .labels = "vd",
           .sizes = {c.vocabulary, c.hidden},

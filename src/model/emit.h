@@ -21,11 +21,12 @@ struct OptimizerConfig {
 // Of states, statistics and losses, where activations are of `dtype`: never narrower than f32.
 constexpr DType state_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 // Generation instead of training: attention of `sequence` new tokens a row over a cache of keys and
-// values, which is a state of `tokens` places a row. Further inputs: cache.slot "bs", where the keys
-// of a token go (negative: nowhere), cache.pos and cache.doc "bt", position and document of what lies
-// in a place. A query sees what training would let it see. The head makes "logits" and no loss, and
-// experts take all their choices, whatever the capacity in training: what a token gets must not
-// depend on who else is there. context: the length that TeleChat2's rotary table is made for.
+// values, which is a state of `tokens` places a row. Further inputs: cache.slot "bs", where the
+// keys of a token go (negative: nowhere), cache.pos and cache.doc "bt", position and document of
+// what lies in a place. A query sees what training would let it see. The head makes "logits" and no
+// loss, and experts take all their choices, whatever the capacity in training: what a token gets
+// must not depend on who else is there. context: the length that TeleChat2's rotary table is made
+// for.
 struct CacheShape {
   int64_t tokens = 0;  // 0: no cache
   int64_t context = 0;

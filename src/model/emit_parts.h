@@ -29,7 +29,8 @@ class Emitter {
   int weight(Param param, std::optional<DType> used_as = {});
   int matrix(std::string name, std::string labels, Sizes sizes, std::string published,
              double scale = 1, std::optional<DType> used_as = {});
-  // A bias NAME of these labels, spread over b and s as NAME.spread: where that is wanted, not whole.
+  // A bias NAME of these labels, spread over b and s as NAME.spread: where that is wanted, not
+  // whole.
   int bias(const std::string& name, std::string labels, Sizes sizes, std::string published);
   // Layer norm over d (Ba et al. 2016, arXiv:1607.06450), weight NAME.w, bias NAME.b; published
   // names are `published`.weight and .bias.
@@ -42,7 +43,8 @@ class Emitter {
   int hidden(std::string name);                    // an input "bsd" of activations
   int scalar(std::string name);                    // a real input ""
   Builder::Options named(std::string name) const;  // of one output
-  Builder::Options real(std::string name) const;   // the same, of the graph's real type: a statistic, a part of the loss
+  Builder::Options real(std::string name)
+      const;  // the same, of the graph's real type: a statistic, a part of the loss
   // The sum of a real value over all its labels, exactly, added to the state; named and returned.
   int exact_sum(int x, std::string name, std::string state);
   std::string in_layer(std::string_view published) const;

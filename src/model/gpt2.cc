@@ -16,9 +16,11 @@ int Emitter::layer_norm(int x, const std::string& name, const std::string& publi
                         .published = published + ".weight",
                         .init = Init::ones});
   const int minus_mean = b.contract("bsd->bs", {x}, "", -1 / n, 0, b.graph().real);
-  const int spread =
-      b.op1(Row::broadcast, {minus_mean}, "bs->bsd",
-            {.names = {name + ".mean"}, .sizes = {"d", {d}}, .attrs = {}, .dtypes = {b.graph()[x].dtype}});
+  const int spread = b.op1(Row::broadcast, {minus_mean}, "bs->bsd",
+                           {.names = {name + ".mean"},
+                            .sizes = {"d", {d}},
+                            .attrs = {},
+                            .dtypes = {b.graph()[x].dtype}});
   const int centred = b.add({x, spread}, name + ".c");
   const int squares = b.contract("bsd,bsd->bs", {centred, centred}, "", 1, 0, b.graph().real);
   const int r = b.elementwise(Row::rsqrt, {squares}, "", {.a = 1 / n, .b = config.norm_eps});

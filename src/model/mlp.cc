@@ -28,8 +28,7 @@ int emit_mlp(Emitter& e, int x1) {
   const int xn = e.norm(x1, "xn2", e.in_layer("post_attention_layernorm.weight"));
   std::vector<int> terms = {x1, emit_swiglu(e, xn, e.config.ffn, "", "mlp")};
   if (e.telechat()) {
-    terms.push_back(
-        e.bias("down.b", "d", {e.config.hidden}, e.in_layer("mlp.down_proj.bias")));
+    terms.push_back(e.bias("down.b", "d", {e.config.hidden}, e.in_layer("mlp.down_proj.bias")));
   }
   return e.b.add(terms, "y");
 }

@@ -39,7 +39,8 @@ Builder::Options integers(std::string name, LabelSizes sizes, Attrs attrs) {
 Routing emit_router(Emitter& e, int xn, const std::string& block) {
   const MoeConfig& m = e.config.moe;
   const DType real = e.b.graph().real;  // narrower scores would choose other experts
-  const int w = e.matrix("router.w", "xd", {m.experts, e.config.hidden}, e.in_layer(block + ".gate.weight"), 1, real);
+  const int w = e.matrix("router.w", "xd", {m.experts, e.config.hidden},
+                         e.in_layer(block + ".gate.weight"), 1, real);
   const int z = e.b.contract("bsd,xd->bsx", {xn, w}, "rz", 1, 0, real);
   const int scores =
       e.b.elementwise(m.scores == Scores::sigmoid ? Row::sigmoid : Row::softmax, {z}, "rp");

@@ -55,12 +55,11 @@ void emit_balance(Piece& piece, const Param& p, const Balance& balance) {
   const int bias = read_state(b, "p:", p);
   const int counts = b.read("c:counts", p.labels, p.sizes, b.graph().real);
   const int factor = b.input("factor", "", {}, DType::f64);
-  const int next =
-      b.op1(Row::balance, {bias, counts, factor}, "x,x,->x",
-            {.names = {},
-             .sizes = {},
-             .attrs = {.a = balance.rate, .b = balance.mean_count},
-             .dtypes = {}});
+  const int next = b.op1(Row::balance, {bias, counts, factor}, "x,x,->x",
+                         {.names = {},
+                          .sizes = {},
+                          .attrs = {.a = balance.rate, .b = balance.mean_count},
+                          .dtypes = {}});
   b.write(Row::write, next, "p:" + p.name);
 }
 

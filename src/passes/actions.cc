@@ -410,8 +410,8 @@ class Actions {
     }
   }
 
-  // Parameters first, then scalars, moments, gradient sums, key/value caches: programs over the same
-  // parameters place them alike.
+  // Parameters first, then scalars, moments, gradient sums, key/value caches: programs over the
+  // same parameters place them alike.
   void sort_states() {
     std::vector<int> order(program_.states.size()), rank(order.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);

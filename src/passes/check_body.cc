@@ -96,7 +96,8 @@ class BodyCheck {
           check_move(step);
           break;
         case StepKind::emit:
-          if (!body_.loop || !within(step.state, body_.outputs.size()) || step.ins != std::vector{body_.outputs[step.state]}) {
+          if (!body_.loop || !within(step.state, body_.outputs.size()) ||
+              step.ins != std::vector{body_.outputs[step.state]}) {
             refuse("only a loop body hands on its outputs by steps");
           }
           break;
@@ -107,7 +108,8 @@ class BodyCheck {
     }
     at_ = ", outputs";
     for (int v : body_.outputs) use(v);
-    if (body_.loop && !within(body_.rounds, body_.inputs.size())) refuse("a loop body has an input that says how many rounds it takes");
+    if (body_.loop && !within(body_.rounds, body_.inputs.size()))
+      refuse("a loop body has an input that says how many rounds it takes");
   }
 
  private:

@@ -29,8 +29,8 @@ void differentiate(Piece& piece);
 // and gives the same bits.
 Body recompute(const Body& forward, const Body& backward, const std::set<int>& kept = {});
 
-// Outputs of matrix products and of attention, dear to make again unlike what is made from them, and
-// what a router chose, which is chosen once and told.
+// Outputs of matrix products and of attention, dear to make again unlike what is made from them,
+// and what a router chose, which is chosen once and told.
 std::set<int> dear_outputs(const Body& body);
 
 // Values a body reads but does not make, in order of first use.

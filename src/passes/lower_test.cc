@@ -198,7 +198,8 @@ TEST(Lower, ExpertsLieOverProductsOfAtoms) {
   expect({.dp = 2, .tp = 2, .ep = 16}, {"ep is 16", "nearest: ep 4"});
   expect({.dp = 3, .tp = 4, .etp = 5}, {"etp is 5", "nearest: etp 4 or 12"});
   expect({.dp = 3, .tp = 4, .ep = 12, .dispatch = Dispatch::node_gather, .ranks_per_node = 6},
-         {"the 6 ranks of etp 1 x ep 12 on a node of 6", "nearest: ranks_per_node 4; or dispatch flat"});
+         {"the 6 ranks of etp 1 x ep 12 on a node of 6",
+          "nearest: ranks_per_node 4; or dispatch flat"});
   EXPECT_EQ(refusal_of({.dp = 3, .tp = 4, .ep = 6, .etp = 2}), "");
 }
 

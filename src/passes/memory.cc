@@ -133,7 +133,8 @@ class Planner {
       constexpr Kind kKinds[] = {&MemoryPlan::Kinds::parameters, &MemoryPlan::Kinds::moments,
                                  &MemoryPlan::Kinds::moments, &MemoryPlan::Kinds::gradients,
                                  &MemoryPlan::Kinds::activations};
-      plan_.states[i] = hold(bytes, letter < std::size(kKinds) ? kKinds[letter] : &MemoryPlan::Kinds::workspace);
+      plan_.states[i] =
+          hold(bytes, letter < std::size(kKinds) ? kKinds[letter] : &MemoryPlan::Kinds::workspace);
       plan_.state_bytes += aligned(bytes);
       if (use.name[0] == 'p') plan_.parameter_bytes += aligned(bytes);
     }
@@ -168,7 +169,8 @@ class Planner {
       const Step& step = body.steps[i];
       for (int v : step.ins) s.last_use[v] = static_cast<int>(i);
       if (step.once) s.kept.insert(s.kept.end(), step.outs.begin(), step.outs.end());
-      // The choices that a window made say which routed rows there are for as long as there are any.
+      // The choices that a window made say which routed rows there are for as long as there are
+      // any.
       if (step.kind == StepKind::run) {
         for (int v : step.outs) made.try_emplace(body.versions[v].value, v);
       }

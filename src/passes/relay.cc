@@ -10,8 +10,8 @@ namespace myriad {
 
 namespace {
 
-// Of k distinct experts of E chosen at random, on how many of n nodes do they lie: n (1 - the chance
-// that none lies on a given one).
+// Of k distinct experts of E chosen at random, on how many of n nodes do they lie: n (1 - the
+// chance that none lies on a given one).
 double expected_nodes(double nodes, double experts, double choices) {
   double none = 1;
   for (double i = 0; i < choices; ++i)

@@ -28,10 +28,12 @@ std::vector<std::string> steps_of(DType from, DType to) {
   const int y = b.cast(b.contract("bd->b", {x}, "sum"), to, "y");
   LayoutMemory memory;
   std::map<std::string, Layout> states;
-  const LoweredBody lowered = Sharder(mesh, wanted, memory, graph, 0, states, 0).lower(body, {}, {{y, std::nullopt}});
+  const LoweredBody lowered =
+      Sharder(mesh, wanted, memory, graph, 0, states, 0).lower(body, {}, {{y, std::nullopt}});
   std::vector<std::string> out;
   for (const Step& s : lowered.steps) {
-    if (s.kind == StepKind::run) out.push_back(info(lowered.ops[static_cast<size_t>(s.op)].row).name);
+    if (s.kind == StepKind::run)
+      out.push_back(info(lowered.ops[static_cast<size_t>(s.op)].row).name);
     if (s.kind == StepKind::move) out.push_back(name_of(s.what));
   }
   return out;

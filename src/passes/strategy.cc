@@ -83,10 +83,9 @@ void refold(Axes& axes, const Plan& plan) {
                             "product of atoms of dp {} x tp {}",
                             name_of(plan.dispatch), part, plan.etp, plan.ep, plan.ranks_per_node,
                             plan.dp, plan.tp),
-                "layout",
-                nearest("ranks_per_node", plan.ranks_per_node, plan.ranks(), [&](int n) {
-                  return on_a_node(n) > 0 && place_of(axes, on_a_node(n));
-                }) + "; or dispatch flat");
+                "layout", nearest("ranks_per_node", plan.ranks_per_node, plan.ranks(), [&](int n) {
+                            return on_a_node(n) > 0 && place_of(axes, on_a_node(n));
+                          }) + "; or dispatch flat");
   }
   split_at(axes, part);
 }
@@ -111,8 +110,8 @@ Mesh mesh_of(const Plan& plan, const Pieces& pieces) {
     }
     return {name, size};
   };
-  Axes axes = {axis("tr", plan.tp / tg, "tp"), axis("tg", tg, "tp"),
-               axis("cp", 1, "cp"), axis("dp", plan.dp, "dp")};
+  Axes axes = {axis("tr", plan.tp / tg, "tp"), axis("tg", tg, "tp"), axis("cp", 1, "cp"),
+               axis("dp", plan.dp, "dp")};
   refold(axes, plan);
   axes.push_back(axis("pp", plan.pp, "pp"));
   std::reverse(axes.begin(), axes.end());
@@ -121,7 +120,8 @@ Mesh mesh_of(const Plan& plan, const Pieces& pieces) {
 
 std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh) {
   std::map<std::string, std::string> aliases;
-  for (const char* name : {"tp", "etp", "ep", "edp", "edp_d", "edp_t", "home_t", "ep_n", "near_d", "near_t"})
+  for (const char* name :
+       {"tp", "etp", "ep", "edp", "edp_d", "edp_t", "home_t", "ep_n", "near_d", "near_t"})
     aliases[name] = "";
   const auto add = [&](const std::string& alias, const std::string& atom) {
     std::string& list = aliases[alias];

@@ -19,8 +19,8 @@ Mesh mesh_of(const Plan& plan, const Pieces& pieces);
 // experts leave over, of them edp_d in dp, edp_t in tp. home_t: the atoms of tp that cut tokens
 // before they are dispatched (with sp all, else all but etp), so that each is on one rank of its ep
 // group; with node-aware dispatch also ep_n: those of ep that tell its nodes apart, near_d and
-// near_t: dp and home_t without them. ep_n comes last in dp and tp, so that gathering over it leaves
-// ordinary cuts.
+// near_t: dp and home_t without them. ep_n comes last in dp and tp, so that gathering over it
+// leaves ordinary cuts.
 std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh);
 
 // The plan's wanted layouts as text (passes/rules.h).

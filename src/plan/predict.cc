@@ -44,7 +44,8 @@ SimulateOptions simulate_options(const PlannedRun& run, const Cluster& cluster,
                                  const PredictOptions& options) {
   SimulateOptions o{
       .pricing = pricing_for(cluster, run.dtype), .work = workload_of(run), .memory = {}};
-  o.pricing.fused = options.fused && !cluster.shared();  // the executor of this machine fuses nothing
+  o.pricing.fused =
+      options.fused && !cluster.shared();  // the executor of this machine fuses nothing
   o.pricing.load = run.load;
   if (run.as_computed_in_bf16) o.pricing.bytes = ByteMap::fp32();
   if (options.system != nullptr) {
@@ -57,7 +58,9 @@ SimulateOptions simulate_options(const PlannedRun& run, const Cluster& cluster,
 Prediction predict(const PlannedRun& run, const Cluster& cluster, const PredictOptions& options) {
   check_ranks(cluster, run.plan.ranks());
   SimulateOptions o = simulate_options(run, cluster, options);
-  const DType real = run.as_computed_in_bf16 ? DType::bf16 : o.pricing.dtype == "fp64" ? DType::f64 : DType::f32;
+  const DType real = run.as_computed_in_bf16     ? DType::bf16
+                     : o.pricing.dtype == "fp64" ? DType::f64
+                                                 : DType::f32;
   const auto emit = [&](int64_t rows) {
     return emit_model(run.model, rows, run.sequence, real, run.optimizer);
   };

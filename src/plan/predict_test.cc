@@ -198,7 +198,8 @@ TEST(Experts, UnevenLoadsCostTimeNotWork) {
     run.load = parse_load(load, 8);
     return predict(run, small_cluster()).simulation;
   };
-  const Simulation even = simulated("even"), flat = simulated("zipf:0"), steep = simulated("zipf:1");
+  const Simulation even = simulated("even"), flat = simulated("zipf:0"),
+                   steep = simulated("zipf:1");
   EXPECT_NEAR(flat.step_seconds, even.step_seconds, 1e-12);
   EXPECT_GT(steep.step_seconds, even.step_seconds);
   EXPECT_NEAR(steep.hfu * steep.step_seconds, even.hfu * even.step_seconds, 1e-12);

@@ -31,7 +31,8 @@ void get(const YAML::Node& map, const char* key, T& to) {
 }
 
 System read(const YAML::Node& root, const std::string& file) {
-  check_keys(root, file, {"name", "about", "frameworks", "bytes", "scores", "selective", "zero", "sources"});
+  check_keys(root, file,
+             {"name", "about", "frameworks", "bytes", "scores", "selective", "zero", "sources"});
   System s{.name = std::filesystem::path(file).stem(), .file = file};
   get(root, "name", s.name);
   get(root, "frameworks", s.frameworks);

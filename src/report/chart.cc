@@ -15,8 +15,8 @@ constexpr size_t kPoints = 1200;
 
 struct Frame {
   double x0, x1, y0, y1;
-  double x(double v) const { return (v - x0) / (x1 - x0); }       // fractions from the left
-  double y(double v) const { return 1 - (v - y0) / (y1 - y0); }   // and from the top
+  double x(double v) const { return (v - x0) / (x1 - x0); }      // fractions from the left
+  double y(double v) const { return 1 - (v - y0) / (y1 - y0); }  // and from the top
 };
 
 Series thinned(const Series& s) {
@@ -74,14 +74,15 @@ Frame frame_of(const Chart& chart, const std::vector<Series>& curves) {
 std::string path_of(const Series& s, const Frame& f) {
   std::string d;
   for (size_t i = 0; i < s.x.size(); ++i)
-    d += fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : "L", kWide * f.x(s.x[i]), kHigh * f.y(s.y[i]));
+    d += fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : "L", kWide * f.x(s.x[i]),
+                     kHigh * f.y(s.y[i]));
   return d;
 }
 
 std::string svg_of(const Chart& chart, const std::vector<Series>& curves, const Frame& f) {
   std::string out = fmt::format(
-      "<svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">", kWide,
-      kHigh, escaped(chart.title));
+      "<svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+      kWide, kHigh, escaped(chart.title));
   for (double t : ticks(f.y0, f.y1, 5))
     out += fmt::format("<path class=\"grid\" d=\"M0 {0:.1f}H{1}\"/>", kHigh * f.y(t), kWide);
   for (const Reference& r : chart.references)
@@ -89,11 +90,15 @@ std::string svg_of(const Chart& chart, const std::vector<Series>& curves, const 
   for (size_t c = 0; c < curves.size(); ++c) {
     const bool smooth = chart.smooth && curves[c].x.size() > kFewPoints;
     if (smooth) out += fmt::format("<path class=\"raw c{}\" d=\"{}\"/>", c, path_of(curves[c], f));
-    out += fmt::format("<path class=\"curve c{}\" d=\"{}\"/>", c, path_of(smooth ? smoothed(curves[c]) : curves[c], f));
-    if (chart.dots || curves[c].x.size() == 1) {  // a stroke of no length with round ends is a dot however the frame stretches
+    out += fmt::format("<path class=\"curve c{}\" d=\"{}\"/>", c,
+                       path_of(smooth ? smoothed(curves[c]) : curves[c], f));
+    if (chart.dots ||
+        curves[c].x.size() ==
+            1) {  // a stroke of no length with round ends is a dot however the frame stretches
       std::string dots;
       for (size_t i = 0; i < curves[c].x.size(); ++i)
-        dots += fmt::format("M{:.1f} {:.1f}h0", kWide * f.x(curves[c].x[i]), kHigh * f.y(curves[c].y[i]));
+        dots += fmt::format("M{:.1f} {:.1f}h0", kWide * f.x(curves[c].x[i]),
+                            kHigh * f.y(curves[c].y[i]));
       out += fmt::format("<path class=\"dots c{}\" d=\"{}\"/>", c, dots);
     }
   }
@@ -103,13 +108,16 @@ std::string svg_of(const Chart& chart, const std::vector<Series>& curves, const 
 std::string labels_of(const Chart& chart, const Frame& f) {
   std::string out;
   for (double t : ticks(f.y0, f.y1, 5))
-    out += fmt::format("<span class=\"y\" style=\"top:{:.2f}%\">{}</span>", 100 * f.y(t), short_number(t));
+    out += fmt::format("<span class=\"y\" style=\"top:{:.2f}%\">{}</span>", 100 * f.y(t),
+                       short_number(t));
   for (double t : ticks(f.x0, f.x1, 5)) {
     if (t != std::floor(t)) continue;
-    out += fmt::format("<span class=\"x\" style=\"left:{:.2f}%\">{}</span>", 100 * f.x(t), short_number(t));
+    out += fmt::format("<span class=\"x\" style=\"left:{:.2f}%\">{}</span>", 100 * f.x(t),
+                       short_number(t));
   }
   for (const Reference& r : chart.references)
-    out += fmt::format("<span class=\"ref\" style=\"top:{:.2f}%\">{}</span>", 100 * f.y(r.y), escaped(r.name));
+    out += fmt::format("<span class=\"ref\" style=\"top:{:.2f}%\">{}</span>", 100 * f.y(r.y),
+                       escaped(r.name));
   return out;
 }
 
@@ -121,15 +129,21 @@ std::string chart_html(const Chart& chart, nlohmann::json& data) {
   std::string legend;
   for (const Curve& c : chart.curves) {
     if (c.series && !c.series->x.empty()) {
-      legend += chart.curves.size() < 2 ? "" : fmt::format("<span class=\"key\"><i class=\"c{}\"></i>{}</span>", curves.size(), escaped(c.name));
+      legend += chart.curves.size() < 2
+                    ? ""
+                    : fmt::format("<span class=\"key\"><i class=\"c{}\"></i>{}</span>",
+                                  curves.size(), escaped(c.name));
       curves.push_back(thinned(*c.series));
       names.push_back(chart.curves.size() < 2 ? "" : c.name);
     }
   }
-  const std::string head = fmt::format("<figcaption><b>{}</b> <small>{}</small>{}<output></output></figcaption>",
-                                       escaped(chart.title), escaped(chart.unit), legend);
+  const std::string head =
+      fmt::format("<figcaption><b>{}</b> <small>{}</small>{}<output></output></figcaption>",
+                  escaped(chart.title), escaped(chart.unit), legend);
   if (curves.empty())
-    return fmt::format("<figure class=\"chart\" id=\"{}\">{}<p class=\"none\">nothing recorded</p></figure>\n", chart.id, head);
+    return fmt::format(
+        "<figure class=\"chart\" id=\"{}\">{}<p class=\"none\">nothing recorded</p></figure>\n",
+        chart.id, head);
   const Frame f = frame_of(chart, curves);
   nlohmann::json points = nlohmann::json::array();
   for (size_t c = 0; c < curves.size(); ++c) {
@@ -140,18 +154,27 @@ std::string chart_html(const Chart& chart, nlohmann::json& data) {
     points.push_back({{"x", curves[c].x}, {"y", y}, {"top", top}, {"name", names[c]}});
   }
   data[chart.id] = {{"x0", f.x0}, {"x1", f.x1}, {"curves", points}};
-  return fmt::format("<figure class=\"chart\" id=\"{}\">{}<div class=\"plot\">{}{}</div></figure>\n", chart.id, head,
-                     svg_of(chart, curves, f), labels_of(chart, f));
+  return fmt::format(
+      "<figure class=\"chart\" id=\"{}\">{}<div class=\"plot\">{}{}</div></figure>\n", chart.id,
+      head, svg_of(chart, curves, f), labels_of(chart, f));
 }
 
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
       default:
         if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') out += c;
     }

@@ -1,4 +1,5 @@
-// Curves as HTML: an SVG that stretches to its frame, with labels as text beside it, and what the page's script needs to show values.
+// Curves as HTML: an SVG that stretches to its frame, with labels as text beside it, and what the
+// page's script needs to show values.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +11,7 @@
 namespace myriad {
 
 struct Curve {
-  std::string name;    // in the legend and beside hovered values
+  std::string name;  // in the legend and beside hovered values
   const Series* series;
 };
 
@@ -25,10 +26,12 @@ struct Chart {
   std::vector<Curve> curves;
   std::vector<Reference> references = {};
   bool from_zero = false, dots = false;
-  bool smooth = false;  // a bold mean of neighbouring steps over the pale figures, where there are many
+  bool smooth =
+      false;  // a bold mean of neighbouring steps over the pale figures, where there are many
 };
 
-// The chart; adds its points to `data[id]`. A curve of more than 1,200 points is drawn by means of equal stretches of steps.
+// The chart; adds its points to `data[id]`. A curve of more than 1,200 points is drawn by means of
+// equal stretches of steps.
 std::string chart_html(const Chart& chart, nlohmann::json& data);
 
 std::string escaped(const std::string& text);  // for HTML, attributes included

@@ -35,7 +35,8 @@ std::vector<Difference> figures_of(const RunFiles& a, const RunFiles& b) {
   const std::vector<FinalFigure> fa = final_figures(a), fb = final_figures(b);
   std::vector<Difference> out;
   for (size_t i = 0; i < fa.size(); ++i) {
-    if (std::isfinite(fa[i].value) || std::isfinite(fb[i].value)) out.push_back({fa[i].name, fa[i].shown, fb[i].shown});
+    if (std::isfinite(fa[i].value) || std::isfinite(fb[i].value))
+      out.push_back({fa[i].name, fa[i].shown, fb[i].shown});
   }
   return out;
 }
@@ -50,23 +51,33 @@ std::string title_of(const RunFiles& run, const RunFiles& other) {
   return last(run) == last(other) ? run.folder : last(run);
 }
 
-std::string table_html(const std::vector<Difference>& rows, const std::string& a, const std::string& b, bool code) {
-  std::string out = fmt::format("<section class=\"card\"><table><tr><th></th><th{2}>{0}</th><th{2}>{1}</th></tr>\n", escaped(a), escaped(b), code ? "" : " class=\"n\"");
+std::string table_html(const std::vector<Difference>& rows, const std::string& a,
+                       const std::string& b, bool code) {
+  std::string out = fmt::format(
+      "<section class=\"card\"><table><tr><th></th><th{2}>{0}</th><th{2}>{1}</th></tr>\n",
+      escaped(a), escaped(b), code ? "" : " class=\"n\"");
   for (const Difference& d : rows) {
-    out += code ? fmt::format("<tr><td><code>{}</code></td><td><code>{}</code></td><td><code>{}</code></td></tr>\n", escaped(d.key), escaped(d.a), escaped(d.b))
-                : fmt::format("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n", escaped(d.key), escaped(d.a), escaped(d.b));
+    out += code
+               ? fmt::format(
+                     "<tr><td><code>{}</code></td><td><code>{}</code></td><td><code>{}</code></"
+                     "td></tr>\n",
+                     escaped(d.key), escaped(d.a), escaped(d.b))
+               : fmt::format("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+                             escaped(d.key), escaped(d.a), escaped(d.b));
   }
   return out + "</table></section>\n";
 }
 
-std::string table_text(const std::vector<Difference>& rows, const std::string& a, const std::string& b) {
+std::string table_text(const std::vector<Difference>& rows, const std::string& a,
+                       const std::string& b) {
   size_t key = 0, left = a.size();
   for (const Difference& d : rows) {
     key = std::max(key, d.key.size());
     left = std::max(left, d.a.size());
   }
   std::string out = fmt::format("  {:<{}}  {:<{}}  {}\n", "", key, a, left, b);
-  for (const Difference& d : rows) out += fmt::format("  {:<{}}  {:<{}}  {}\n", d.key, key, d.a, left, d.b);
+  for (const Difference& d : rows)
+    out += fmt::format("  {:<{}}  {:<{}}  {}\n", d.key, key, d.a, left, d.b);
   return out;
 }
 
@@ -88,14 +99,16 @@ std::vector<FinalFigure> final_figures(const RunFiles& run) {
   plain("training loss", "loss", "{:.4f}");
   plain("steps", "steps", "{:.0f}");
   plain("tokens/s", "tokens_per_second", "{:.0f}");
-  const double mfu = figure(s, "mfu"), bubble = figure(s, "measured", "bubble"), flops = figure(s, "measured", "flops");
+  const double mfu = figure(s, "mfu"), bubble = figure(s, "measured", "bubble"),
+               flops = figure(s, "measured", "flops");
   add("MFU", mfu, fmt::format("{:.1f} %", 100 * mfu));
   add("bubble, replayed", bubble, fmt::format("{:.1f} %", 100 * bubble));
   add("GFLOP a step", flops, fmt::format("{:.3f}", flops / 1e9));
   add("time in steps", figure(s, "step_seconds"), show_time(figure(s, "step_seconds")));
   double peak = std::nan("");
   if (s.is_object() && s.contains("measured") && s["measured"].contains("peak_bytes")) {
-    for (const auto& bytes : s["measured"]["peak_bytes"]) peak = std::fmax(peak, bytes.get<double>());
+    for (const auto& bytes : s["measured"]["peak_bytes"])
+      peak = std::fmax(peak, bytes.get<double>());
   }
   add("most memory of a rank, MB", peak, fmt::format("{:.2f}", peak / 1e6));
   return out;
@@ -104,7 +117,8 @@ std::vector<FinalFigure> final_figures(const RunFiles& run) {
 std::string compare_text(const RunFiles& a, const RunFiles& b) {
   const std::string ta = title_of(a, b), tb = title_of(b, a);
   const std::vector<Difference> keys = differing_keys(a, b);
-  std::string out = keys.empty() ? "the configurations are equal\n" : "configuration\n" + table_text(keys, ta, tb);
+  std::string out = keys.empty() ? "the configurations are equal\n"
+                                 : "configuration\n" + table_text(keys, ta, tb);
   return out + "\nfigures\n" + table_text(figures_of(a, b), ta, tb);
 }
 
@@ -113,16 +127,22 @@ std::string compare_html(const RunFiles& left, const RunFiles& right) {
   a.name = title_of(left, right);
   b.name = title_of(right, left);
   nlohmann::json data = nlohmann::json::object();
-  std::string body = fmt::format("<header><h1>{} and {}</h1></header>\n<h2>Curves</h2>\n", escaped(a.name), escaped(b.name));
-  body += curves_html({&a, &b}, data) + "<h2>Figures</h2>\n" + table_html(figures_of(a, b), a.name, b.name, false);
+  std::string body = fmt::format("<header><h1>{} and {}</h1></header>\n<h2>Curves</h2>\n",
+                                 escaped(a.name), escaped(b.name));
+  body += curves_html({&a, &b}, data) + "<h2>Figures</h2>\n" +
+          table_html(figures_of(a, b), a.name, b.name, false);
   const std::vector<Difference> keys = differing_keys(a, b);
   body += keys.empty() ? "<p class=\"soft\">The configurations are equal.</p>\n"
-                       : "<h2>Configuration, where it differs</h2>\n" + table_html(keys, a.name, b.name, true);
+                       : "<h2>Configuration, where it differs</h2>\n" +
+                             table_html(keys, a.name, b.name, true);
   for (const RunFiles* run : {&a, &b}) {
     const std::string timeline = timeline_html(run == &a ? "first" : "second", run->timeline, data);
     if (!timeline.empty())
-      body += fmt::format("<h2>A step of {}</h2><section class=\"card\"><p class=\"soft\">{}, bubble {:.1f} %</p>{}</section>\n", escaped(run->name),
-                          show_time(figure(run->timeline, "seconds")), 100 * figure(run->timeline, "bubble"), timeline);
+      body += fmt::format(
+          "<h2>A step of {}</h2><section class=\"card\"><p class=\"soft\">{}, bubble {:.1f} "
+          "%</p>{}</section>\n",
+          escaped(run->name), show_time(figure(run->timeline, "seconds")),
+          100 * figure(run->timeline, "bubble"), timeline);
   }
   return page_html(a.name + " and " + b.name + " - Myriad", body, data);
 }

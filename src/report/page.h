@@ -17,7 +17,8 @@ std::string compare_html(const RunFiles& a, const RunFiles& b);
 std::string compare_text(const RunFiles& a, const RunFiles& b);
 
 // The whole page: head with style, body, data and script.
-std::string page_html(const std::string& title, const std::string& body, const nlohmann::json& data);
+std::string page_html(const std::string& title, const std::string& body,
+                      const nlohmann::json& data);
 
 // A final figure of a run by which two are compared; NaN if it is not there.
 struct FinalFigure {

@@ -1,8 +1,8 @@
 // Style and script of every page: plain text, so that a report needs nothing but itself.
+#include <fmt/format.h>
+
 #include "report/chart.h"
 #include "report/page.h"
-
-#include <fmt/format.h>
 
 namespace myriad {
 
@@ -132,13 +132,18 @@ for (const [id, d] of Object.entries(data)) {
 
 }  // namespace
 
-std::string page_html(const std::string& title, const std::string& body, const nlohmann::json& data) {
+std::string page_html(const std::string& title, const std::string& body,
+                      const nlohmann::json& data) {
   std::string points = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  for (size_t at = 0; (at = points.find("</", at)) != std::string::npos;) points.replace(at, 2, "<\\/");
+  for (size_t at = 0; (at = points.find("</", at)) != std::string::npos;)
+    points.replace(at, 2, "<\\/");
   return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-      "content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{}</style>\n</head>\n"
-      "<body>\n<main>\n{}</main>\n<script type=\"application/json\" id=\"data\">{}</script>\n<script>{}</script>\n</body>\n</html>\n",
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta "
+      "name=\"viewport\" "
+      "content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<link rel=\"icon\" "
+      "href=\"data:,\">\n<style>{}</style>\n</head>\n"
+      "<body>\n<main>\n{}</main>\n<script type=\"application/json\" "
+      "id=\"data\">{}</script>\n<script>{}</script>\n</body>\n</html>\n",
       escaped(title), kStyle, body, points, kScript);
 }
 

@@ -24,7 +24,8 @@ json read_json(const fs::path& file) {
   }
 }
 
-void flatten(const YAML::Node& node, const std::string& key, std::map<std::string, std::string>& to) {
+void flatten(const YAML::Node& node, const std::string& key,
+             std::map<std::string, std::string>& to) {
   if (node.IsMap()) {
     for (const auto& entry : node) {
       const auto name = entry.first.as<std::string>();
@@ -67,7 +68,8 @@ std::map<std::string, Series> read_metrics(const fs::path& file) {
   std::map<std::string, std::map<double, double>> figures;
   for (const json& line : read_lines(file)) {
     for (const auto& [key, value] : line.items()) {
-      if (key != "step" && value.is_number()) figures[key][line["step"].get<double>()] = value.get<double>();
+      if (key != "step" && value.is_number())
+        figures[key][line["step"].get<double>()] = value.get<double>();
     }
   }
   std::map<std::string, Series> out;
@@ -86,7 +88,9 @@ RunFiles read_run_files(const fs::path& folder) {
   const fs::path metrics = folder / "metrics.jsonl";
   if (!fs::exists(metrics))
     throw Error("holds no metrics.jsonl", folder, "a run's folder: runs/NAME, or what --out named");
-  RunFiles run{.folder = folder.string(), .name = fs::absolute(folder / ".").lexically_normal().parent_path().filename().string()};
+  RunFiles run{
+      .folder = folder.string(),
+      .name = fs::absolute(folder / ".").lexically_normal().parent_path().filename().string()};
   run.metrics = read_metrics(metrics);
   if (fs::exists(folder / "samples.jsonl")) run.samples = read_lines(folder / "samples.jsonl");
   run.config = read_config_keys(folder / "config.yaml");

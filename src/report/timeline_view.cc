@@ -44,7 +44,10 @@ struct Row {
 };
 
 int kind_named(const std::string& category, const std::string& name) {
-  if (category == "run") return name.find("backward") != std::string::npos ? 2 : name.find("forward") != std::string::npos ? 1 : 3;
+  if (category == "run")
+    return name.find("backward") != std::string::npos  ? 2
+           : name.find("forward") != std::string::npos ? 1
+                                                       : 3;
   for (size_t k = 0; k < kKinds.size(); ++k) {
     if (category == kKinds[k].name) return static_cast<int>(k);
   }
@@ -95,18 +98,23 @@ std::string row_html(const Row& row, double end) {
     const double wide = kWide * s.length / end;
     if (wide < kThinnest && s.kind > 3) continue;
     const double inset = s.kind == 7 ? 7 : 0;  // waiting is a thin line
-    paths[s.kind] += fmt::format("M{:.1f} {}h{:.1f}v{}h-{:.1f}z", kWide * s.start / end, inset, wide, kHigh - 2 * inset, wide);
+    paths[s.kind] += fmt::format("M{:.1f} {}h{:.1f}v{}h-{:.1f}z", kWide * s.start / end, inset,
+                                 wide, kHigh - 2 * inset, wide);
   }
-  std::string out = fmt::format("<div class=\"row\"><span>{}</span><svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\">", escaped(row.name), kWide, kHigh);
+  std::string out = fmt::format(
+      "<div class=\"row\"><span>{}</span><svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\">",
+      escaped(row.name), kWide, kHigh);
   // A wait inside a run hides the run.
   std::string hidden;
   for (const Span& s : row.spans) {
     if (s.kind == 7 && kWide * s.length / end >= kThinnest)
-      hidden += fmt::format("M{:.1f} 0h{:.1f}v{}h-{:.1f}z", kWide * s.start / end, kWide * s.length / end, kHigh, kWide * s.length / end);
+      hidden += fmt::format("M{:.1f} 0h{:.1f}v{}h-{:.1f}z", kWide * s.start / end,
+                            kWide * s.length / end, kHigh, kWide * s.length / end);
   }
   for (size_t k = 0; k < kKinds.size(); ++k) {
     if (k == 7 && !hidden.empty()) out += fmt::format("<path class=\"hidden\" d=\"{}\"/>", hidden);
-    if (!paths[k].empty()) out += fmt::format("<path class=\"bar {}\" d=\"{}\"/>", kKinds[k].name, paths[k]);
+    if (!paths[k].empty())
+      out += fmt::format("<path class=\"bar {}\" d=\"{}\"/>", kKinds[k].name, paths[k]);
   }
   return out + "</svg></div>\n";
 }
@@ -116,7 +124,8 @@ json row_data(const Row& row, double end, std::map<std::string, int>& names) {
   for (const Span& s : row.spans) {
     if (kWide * s.length / end < kThinnest) continue;
     const int name = names.try_emplace(s.name, static_cast<int>(names.size())).first->second;
-    spans.push_back({std::round(1e5 * s.start / end) / 1e3, std::round(1e5 * s.end() / end) / 1e3, name, s.unit, s.micro_batch, show_time(s.length)});
+    spans.push_back({std::round(1e5 * s.start / end) / 1e3, std::round(1e5 * s.end() / end) / 1e3,
+                     name, s.unit, s.micro_batch, show_time(s.length)});
   }
   return spans;
 }
@@ -142,8 +151,9 @@ std::string timeline_html(const std::string& id, const json& trace, json& data) 
   for (size_t k = 0; k < kKinds.size(); ++k) {
     if (seconds[k] <= 0) continue;
     const double share = 100 * seconds[k] / (end * static_cast<double>(rows.size()));
-    out += fmt::format("<span class=\"key\"><i class=\"bar {}\"></i>{} <small>{}</small></span>", kKinds[k].name,
-                       kKinds[k].text, share < 0.1 ? "&lt; 0.1 %" : fmt::format("{:.1f} %", share));
+    out += fmt::format("<span class=\"key\"><i class=\"bar {}\"></i>{} <small>{}</small></span>",
+                       kKinds[k].name, kKinds[k].text,
+                       share < 0.1 ? "&lt; 0.1 %" : fmt::format("{:.1f} %", share));
   }
   out += "</div><output>&nbsp;</output><div class=\"scroll\"><div class=\"rows\">\n";
   std::map<std::string, int> names;
@@ -154,7 +164,8 @@ std::string timeline_html(const std::string& id, const json& trace, json& data) 
   }
   out += "<div class=\"row axis\"><span></span><div>";
   for (double t : ticks(0, end, 6))
-    out += fmt::format("<em style=\"left:{:.2f}%\">{}</em>", 100 * t / end, t == 0 ? "0" : show_time(t));
+    out += fmt::format("<em style=\"left:{:.2f}%\">{}</em>", 100 * t / end,
+                       t == 0 ? "0" : show_time(t));
   std::vector<std::string> by_number(names.size());
   for (const auto& [name, number] : names) by_number[number] = name;
   data[id] = {{"rows", spans}, {"names", by_number}};

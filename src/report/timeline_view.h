@@ -6,7 +6,8 @@
 
 namespace myriad {
 
-// Process 0 of the trace; adds what the page's script needs to name a bar to `data[id]`. Empty if the trace is null or has no bars.
+// Process 0 of the trace; adds what the page's script needs to name a bar to `data[id]`. Empty if
+// the trace is null or has no bars.
 std::string timeline_html(const std::string& id, const nlohmann::json& trace, nlohmann::json& data);
 
 std::string show_time(double seconds);  // "1.23 s", "4.5 ms", "12 us"

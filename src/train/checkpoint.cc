@@ -261,8 +261,8 @@ std::string metrics_up_to(const std::string& lines, int64_t step) {
 
 namespace {
 
-std::vector<TensorSource> weight_sources(const std::vector<SafeTensors>& files, const ModelConfig& model,
-                                         DType dtype) {
+std::vector<TensorSource> weight_sources(const std::vector<SafeTensors>& files,
+                                         const ModelConfig& model, DType dtype) {
   const bool narrow = dtype == DType::bf16;
   std::vector<TensorSource> out;
   int64_t elements = 0;

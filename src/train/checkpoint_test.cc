@@ -221,7 +221,8 @@ TEST_F(Resume, ExportInBf16) {
   export_model(env, folder_ / "out", folder_ / "wide", 1 << 30);
   export_model(env, folder_ / "out", folder_ / "narrow", 1 << 30, DType::bf16);
   export_model(env, folder_ / "narrow", folder_ / "again", 1 << 30);
-  EXPECT_EQ(read_file(folder_ / "narrow/model.safetensors"), read_file(folder_ / "again/model.safetensors"));
+  EXPECT_EQ(read_file(folder_ / "narrow/model.safetensors"),
+            read_file(folder_ / "again/model.safetensors"));
   EXPECT_NE(read_file(folder_ / "narrow/config.json").find("bfloat16"), std::string::npos);
   const SafeTensors wide = SafeTensors::open(folder_ / "wide/model.safetensors");
   const SafeTensors narrow = SafeTensors::open(folder_ / "narrow/model.safetensors");

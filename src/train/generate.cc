@@ -34,8 +34,9 @@ struct Sequence {
 
 class Generator {
  public:
-  Generator(Decoder& decoder, const Tokenizer& tokenizer, const std::vector<std::vector<int32_t>>& prompts,
-            const GenerateConfig& config, const OnText& on_text)
+  Generator(Decoder& decoder, const Tokenizer& tokenizer,
+            const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config,
+            const OnText& on_text)
       : decoder_(decoder),
         tokenizer_(tokenizer),
         prompts_(prompts),
@@ -43,8 +44,7 @@ class Generator {
         on_text_(on_text),
         is_token_(tokens_of(tokenizer, decoder.vocabulary())),
         rows_(static_cast<size_t>(decoder.rows())),
-        out_(prompts.size()) {
-  }
+        out_(prompts.size()) {}
 
   std::vector<Continuation> run() {
     while (fill_rows()) {
@@ -54,7 +54,8 @@ class Generator {
       }
       std::vector<double> logits = decoder_.step(tokens);
       for (size_t r = 0; r < rows_.size(); ++r) {
-        if (rows_[r]) take(rows_[r], std::span(logits).subspan(r * is_token_.size(), is_token_.size()));
+        if (rows_[r])
+          take(rows_[r], std::span(logits).subspan(r * is_token_.size(), is_token_.size()));
       }
     }
     return std::move(out_);
@@ -74,7 +75,8 @@ class Generator {
     CHECK(!ids.empty() && std::ssize(ids) < config_.context, "a prompt of {} tokens", ids.size());
     if (config_.max_tokens == 0) return end(number, Ended::max_tokens, "");
     decoder_.read(static_cast<int64_t>(row), std::span(ids).first(ids.size() - 1));
-    rows_[row].emplace(Sequence{number, std::ssize(ids), ids.back(), {tokenizer_, ids, config_.stops}});
+    rows_[row].emplace(
+        Sequence{number, std::ssize(ids), ids.back(), {tokenizer_, ids, config_.stops}});
   }
 
   void take(std::optional<Sequence>& row, std::span<double> logits) {

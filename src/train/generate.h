@@ -15,9 +15,9 @@ namespace myriad {
 struct GenerateConfig {
   int64_t max_tokens = 60;
   Sampling sampling;
-  std::vector<std::string> stops;       // texts that end a continuation and are not part of it
-  std::vector<int32_t> end_tokens;      // tokens that do
-  int64_t context = 0;                  // most tokens of prompt and continuation; at most the decoder's
+  std::vector<std::string> stops;   // texts that end a continuation and are not part of it
+  std::vector<int32_t> end_tokens;  // tokens that do
+  int64_t context = 0;              // most tokens of prompt and continuation; at most the decoder's
 };
 
 enum class Ended : uint8_t { end_token, stop, max_tokens, context };
@@ -32,8 +32,9 @@ struct Continuation {
 // What is certain of a text, as soon as it is; once more, with `ended`, when the text is complete.
 using OnText = std::function<void(size_t prompt, std::string_view text, bool ended)>;
 
-// prompts: at least one token each and fewer than `context`. A continuation depends on the model, its
-// own prompt with its number, and the configuration: not on the other prompts or the number of rows.
+// prompts: at least one token each and fewer than `context`. A continuation depends on the model,
+// its own prompt with its number, and the configuration: not on the other prompts or the number of
+// rows.
 std::vector<Continuation> generate(Decoder& decoder, const Tokenizer& tokenizer,
                                    const std::vector<std::vector<int32_t>>& prompts,
                                    const GenerateConfig& config, const OnText& on_text = nullptr);

@@ -113,12 +113,14 @@ Job::Job(JobConfig config, Pool& pool, Options options)
 // The cache of the decoding program outlives the prompts that are read between its steps; all else
 // shares the memory behind the states of the first program.
 void Job::add_forward_only(std::vector<int64_t>& arena_bytes) {
-  const auto add = [&](Compiled& c, const LowerOptions& options, const Plan& plan,
-                       int64_t sequence, const CacheShape& cache = {}) {
+  const auto add = [&](Compiled& c, const LowerOptions& options, const Plan& plan, int64_t sequence,
+                       const CacheShape& cache = {}) {
     c = compile(options, plan, sequence, cache);
     arena_bytes.resize(c.memory.size(), 0);
     for (size_t r = 0; r < c.memory.size(); ++r) {
-      const Compiled* other = &c == &prefilling_ ? &decoding_ : programs_.empty() ? nullptr : programs_[0];
+      const Compiled* other = &c == &prefilling_  ? &decoding_
+                              : programs_.empty() ? nullptr
+                                                  : programs_[0];
       if (other) move_behind(c, *other, static_cast<int>(r));
       arena_bytes[r] = std::max(arena_bytes[r], c.memory[r].peak_bytes);
     }
@@ -159,8 +161,8 @@ Compiled Job::compile(const LowerOptions& options, const Plan& plan, int64_t seq
                       const CacheShape& cache) {
   Compiled c;
   const Emit emit = [&](int64_t n) {
-    Pieces p = emit_model(config_.model, n, sequence, config_.real, config_.optimizer,
-                          config_.rows, cache);
+    Pieces p = emit_model(config_.model, n, sequence, config_.real, config_.optimizer, config_.rows,
+                          cache);
     if (options_.rewrite_pieces) options_.rewrite_pieces(p);
     return p;
   };
@@ -186,7 +188,8 @@ const StepProfile& Job::predicted() {
     const Scratch scratch = [&](const Op& op, const LabelSizes& local, DType real) {
       return kernel_scratch(config_.kernels, op, local, real);
     };
-    predicted_ = profile(untouched_ ? *untouched_ : train_.program, train_.memory, &routing_, scratch);
+    predicted_ =
+        profile(untouched_ ? *untouched_ : train_.program, train_.memory, &routing_, scratch);
     predicted_fresh_ = true;
   }
   return predicted_;

@@ -90,7 +90,7 @@ class Job {
   const Pieces& pieces() const { return pieces_; }
   Compiled& train() { return train_; }
   Compiled& evaluation() { return evaluation_; }
-  Compiled& decoding() { return decoding_; }    // generation.rows rows, one token each
+  Compiled& decoding() { return decoding_; }      // generation.rows rows, one token each
   Compiled& prefilling() { return prefilling_; }  // one row, min(kPrefill, sequence) tokens
   const Options& options() const { return options_; }
   // Of the last step; a program with routed rows is walked with the choices that the step recorded.

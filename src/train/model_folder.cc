@@ -13,7 +13,8 @@ namespace myriad {
 std::vector<int64_t> published_shape(const Param& param) {
   std::vector<int64_t> shape;
   bool joined = false;  // the last dim is one of several labels
-  for (size_t i = param.published.find("{e}") != std::string::npos ? 1 : 0; i < param.labels.size(); ++i) {  // a tensor an expert
+  for (size_t i = param.published.find("{e}") != std::string::npos ? 1 : 0; i < param.labels.size();
+       ++i) {  // a tensor an expert
     const bool hidden = param.labels[i] == 'd';
     if (joined && !hidden) {
       shape.back() *= param.sizes[i];

@@ -53,7 +53,8 @@ double measure_bf16_peak(Pool& pool, double seconds) {
   const std::vector<Bf16> a(n * n, Bf16(0.5f)), b(n * n, Bf16(0.25f));
   std::vector<Bf16> c(n * n);
   return best_rate(n, seconds, [&] {
-    matrix_product(&pool, n, n, n, 1, {a.data(), true, false, n}, {b.data(), true, false, n}, {c.data(), true, n});
+    matrix_product(&pool, n, n, n, 1, {a.data(), true, false, n}, {b.data(), true, false, n},
+                   {c.data(), true, n});
   });
 }
 

@@ -8,7 +8,8 @@
 
 namespace myriad {
 
-// {"name", "layout", "ranks", "stages", "workers", "parameters", "tokens_per_step", "sequence_length", "steps",
+// {"name", "layout", "ranks", "stages", "workers", "parameters", "tokens_per_step",
+// "sequence_length", "steps",
 //  "memory": by rank what holds memory at the peak, in bytes}
 nlohmann::json plan_json(const RunConfig& config, Job& job, int workers);
 

@@ -112,10 +112,11 @@ std::string epochs_text(const RunConfig& c, const TextData& text) {
   const auto tokens = static_cast<double>(c.train.steps * c.train.tokens_per_step);
   std::string out;
   for (size_t i = 0; i < weights.size(); ++i) {
-    out += fmt::format("{}{:.2f}{}{}", i ? ", " : "",
-                       tokens * static_cast<double>(weights[i]) / sum /
-                           static_cast<double>(text.training[i].tokens()),
-                       i ? "" : " epochs", weights.size() > 1 ? " of " + c.data.sources[i].name : "");
+    out +=
+        fmt::format("{}{:.2f}{}{}", i ? ", " : "",
+                    tokens * static_cast<double>(weights[i]) / sum /
+                        static_cast<double>(text.training[i].tokens()),
+                    i ? "" : " epochs", weights.size() > 1 ? " of " + c.data.sources[i].name : "");
   }
   return out;
 }
@@ -124,7 +125,8 @@ std::string epochs_text(const RunConfig& c, const TextData& text) {
 
 std::string products_text(DType dtype) {
   if (dtype != DType::bf16) return matrix_library();
-  return fmt::format("{}{}", matrix_library(), bf16_products() ? ", bf16 as it is" : ", bf16 widened to fp32");
+  return fmt::format("{}{}", matrix_library(),
+                     bf16_products() ? ", bf16 as it is" : ", bf16 widened to fp32");
 }
 
 std::string plan_text(const RunConfig& c, Job& job, const TextData& text, const MatrixPeak& peak,
@@ -136,8 +138,8 @@ std::string plan_text(const RunConfig& c, Job& job, const TextData& text, const 
   out += "  model    " + model_line(c) + "\n" + expert_line(c);
   out += fmt::format(
       "  data     {}: {} documents to train on ({}, {} tokens), {} held out ({}, {} tokens)\n",
-      source_names(c.data), grouped(training.documents), bytes_text(static_cast<double>(training.text_bytes)),
-      grouped(training.tokens),
+      source_names(c.data), grouped(training.documents),
+      bytes_text(static_cast<double>(training.text_bytes)), grouped(training.tokens),
       grouped(text.held_out.documents()),
       bytes_text(static_cast<double>(text.held_out.text_bytes())), grouped(text.held_out.tokens()));
   out += fmt::format("  steps    {} of {} rows x {} = {} tokens: {} tokens, {}\n",
@@ -293,7 +295,8 @@ std::string progress_text(const LiveFigures& f, size_t width) {
   std::vector<Part> parts = {
       {0, fmt::format("step {:>{}}/{}", f.step, fmt::formatted_size("{}", f.steps), f.steps)},
       {1, fmt::format("loss {:.3f}", f.loss)},
-      {3, f.bits_per_byte < 0 ? "held-out - bits/byte" : fmt::format("held-out {:.3f} bits/byte", f.bits_per_byte)},
+      {3, f.bits_per_byte < 0 ? "held-out - bits/byte"
+                              : fmt::format("held-out {:.3f} bits/byte", f.bits_per_byte)},
       {6, fmt::format("norm {:.2f}", f.norm)},
       {7, fmt::format("lr {:.1e}", f.learning_rate)},
       {4, fmt::format("{} tokens/s", grouped(std::llround(f.tokens_per_second)))},
@@ -314,9 +317,11 @@ void LiveLine::show(const LiveFigures& f, bool evaluated) {
   if (!console_.live && f.step != 1 && f.step != f.steps && f.step % every != 0 && !evaluated)
     return;
   if (console_.live && open_ && f.step != f.steps && !evaluated && now() - shown_at_ < 0.1) return;
-  const std::string line = progress_text(f, console_.live ? columns(console_.out) - 1 : std::string::npos);
+  const std::string line =
+      progress_text(f, console_.live ? columns(console_.out) - 1 : std::string::npos);
   if (console_.live) {  // blanks cover what is left of a longer line
-    fmt::print(console_.out, "\r{:<{}}", line, open_ ? std::min(shown_, columns(console_.out) - 1) : 0);
+    fmt::print(console_.out, "\r{:<{}}", line,
+               open_ ? std::min(shown_, columns(console_.out) - 1) : 0);
   } else {
     fmt::print(console_.out, "{}\n", line);
   }

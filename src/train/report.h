@@ -56,8 +56,8 @@ struct LiveFigures {
 // The figures in at most `width` columns, the least important left out first.
 std::string progress_text(const LiveFigures& figures, size_t width);
 
-// A line that replaces itself on a terminal, cut to its width; elsewhere a line every few per cent of
-// the steps. No colours and no escape sequences.
+// A line that replaces itself on a terminal, cut to its width; elsewhere a line every few per cent
+// of the steps. No colours and no escape sequences.
 class LiveLine {
  public:
   explicit LiveLine(const Console& console) : console_(console) {}

@@ -18,8 +18,9 @@ using nlohmann::json;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int64_t kMost = int64_t{1} << 40;
 
-const std::vector<std::string> kDataKeys = {
-    "corpus", "sources", "tokenizer", "vocabulary", "packing", "held_out_permille", "held_out_tokens", "cache"};
+const std::vector<std::string> kDataKeys = {"corpus",          "sources", "tokenizer",
+                                            "vocabulary",      "packing", "held_out_permille",
+                                            "held_out_tokens", "cache"};
 const std::vector<std::string> kPackings = {"cut", "whole"};
 const std::vector<std::string> kSchedules = {"constant", "cosine", "linear", "wsd"};
 const std::vector<std::string> kRecompute = {"none", "selective", "full"};
@@ -27,9 +28,24 @@ const std::vector<std::string> kGradReduce = {"step", "micro_batch"};
 const std::vector<std::string> kDtypes = {"fp32", "fp64", "bf16"};
 const std::vector<std::string> kKernels = {"fast", "reference"};
 const std::vector<std::string> kAxes = {"pp", "dp", "cp", "tp", "tg", "tr"};
-const std::vector<std::string> kLayoutKeys = {
-    "dp", "tp", "pp", "vpp", "micro_batches", "zero", "sp", "ep", "etp", "expert_rows_bound",
-    "dispatch", "ranks_per_node", "schedule", "recompute", "grad_reduce", "stages", "rules", "prices"};
+const std::vector<std::string> kLayoutKeys = {"dp",
+                                              "tp",
+                                              "pp",
+                                              "vpp",
+                                              "micro_batches",
+                                              "zero",
+                                              "sp",
+                                              "ep",
+                                              "etp",
+                                              "expert_rows_bound",
+                                              "dispatch",
+                                              "ranks_per_node",
+                                              "schedule",
+                                              "recompute",
+                                              "grad_reduce",
+                                              "stages",
+                                              "rules",
+                                              "prices"};
 
 // Of config.json for any family: what read_config reads, and what published files hold besides.
 const std::vector<std::string> kModelKeys = {"model_type",
@@ -78,42 +94,42 @@ const std::vector<std::string> kModelKeys = {"model_type",
                                              "pretraining_tp",
                                              "transformers_version",
                                              "auto_map",
-                                              "n_embd",
-                                              "n_inner",
-                                              "n_positions",
-                                              "n_ctx",
-                                              "activation_function",
-                                              "resid_pdrop",
-                                              "embd_pdrop",
-                                              "attn_pdrop",
-                                              "scale_attn_weights",
-                                              "scale_attn_by_inverse_layer_idx",
-                                              "reorder_and_upcast_attn",
-                                              "summary_type",
-                                              "summary_use_proj",
-                                              "summary_activation",
-                                              "summary_first_dropout",
-                                              "summary_proj_to_labels",
-                                              "num_local_experts",
-                                              "num_experts",
-                                              "num_experts_per_tok",
-                                              "moe_intermediate_size",
-                                              "norm_topk_prob",
-                                              "mlp_only_layers",
-                                              "decoder_sparse_step",
-                                              "router_aux_loss_coef",
-                                              "router_jitter_noise",
-                                              "output_router_logits",
-                                              "n_routed_experts",
-                                              "n_shared_experts",
-                                              "first_k_dense_replace",
-                                              "moe_layer_freq",
-                                              "scoring_func",
-                                              "topk_method",
-                                              "n_group",
-                                              "topk_group",
-                                              "routed_scaling_factor",
-                                              "routing"};
+                                             "n_embd",
+                                             "n_inner",
+                                             "n_positions",
+                                             "n_ctx",
+                                             "activation_function",
+                                             "resid_pdrop",
+                                             "embd_pdrop",
+                                             "attn_pdrop",
+                                             "scale_attn_weights",
+                                             "scale_attn_by_inverse_layer_idx",
+                                             "reorder_and_upcast_attn",
+                                             "summary_type",
+                                             "summary_use_proj",
+                                             "summary_activation",
+                                             "summary_first_dropout",
+                                             "summary_proj_to_labels",
+                                             "num_local_experts",
+                                             "num_experts",
+                                             "num_experts_per_tok",
+                                             "moe_intermediate_size",
+                                             "norm_topk_prob",
+                                             "mlp_only_layers",
+                                             "decoder_sparse_step",
+                                             "router_aux_loss_coef",
+                                             "router_jitter_noise",
+                                             "output_router_logits",
+                                             "n_routed_experts",
+                                             "n_shared_experts",
+                                             "first_k_dense_replace",
+                                             "moe_layer_freq",
+                                             "scoring_func",
+                                             "topk_method",
+                                             "n_group",
+                                             "topk_group",
+                                             "routed_scaling_factor",
+                                             "routing"};
 
 json to_json(const YAML::Node& n) {
   if (is_null(n)) return nullptr;
@@ -191,14 +207,16 @@ void read_sources(const Settings& data, std::vector<DataSource>& to) {
   for (const Settings& s : data.children("sources", {"path", "corpus", "name", "weight"})) {
     DataSource source;
     if (s.has("path") == s.has("corpus"))
-      s.refuse("path", "the file or folder of the source, and corpus, another word for it, left out");
+      s.refuse("path",
+               "the file or folder of the source, and corpus, another word for it, left out");
     s.text("path", source.path);
     s.text("corpus", source.path);
     source.name = name_of_source(source.path);
     s.text("name", source.name);
     for (const DataSource& other : to) {
       if (other.name == source.name)
-        s.refuse("name", fmt::format("another than that of {}, which is {}", other.path, other.name));
+        s.refuse("name",
+                 fmt::format("another than that of {}, which is {}", other.path, other.name));
     }
     s.positive("weight", source.weight);
     weights.push_back(source.weight);
@@ -213,7 +231,8 @@ void read_data(const Settings& root, DataConfig& d) {
   read_sources(s, d.sources);
   s.text("tokenizer", d.tokenizer);
   if (!d.tokenizer.empty() && !there(d.tokenizer))
-    s.refuse("tokenizer", "a file or folder that exists", "paths are relative to the working directory");
+    s.refuse("tokenizer", "a file or folder that exists",
+             "paths are relative to the working directory");
   if (!d.tokenizer.empty()) d.vocabulary = 0;  // not told
   s.integer("vocabulary", 257, INT32_MAX, d.vocabulary);
   if (const int i = s.choice("packing", kPackings); i >= 0) d.packing = static_cast<Packing>(i);
@@ -235,11 +254,10 @@ void read_optimizer(const Settings& train, OptimizerConfig& o) {
 }
 
 void read_train(const Settings& root, TrainConfig& t) {
-  const Settings s =
-      root.child("train", {"sequence_length", "tokens_per_step", "steps", "learning_rate",
-                           "min_learning_rate", "schedule", "warmup_steps", "decay_steps",
-                           "optimizer", "dtype", "seed", "evaluate_every", "save_every", "keep",
-                           "workers", "kernels"});
+  const Settings s = root.child(
+      "train", {"sequence_length", "tokens_per_step", "steps", "learning_rate", "min_learning_rate",
+                "schedule", "warmup_steps", "decay_steps", "optimizer", "dtype", "seed",
+                "evaluate_every", "save_every", "keep", "workers", "kernels"});
   s.integer("sequence_length", 1, 1 << 24, t.sequence_length);
   if (!s.has("tokens_per_step"))
     t.tokens_per_step =
@@ -253,7 +271,8 @@ void read_train(const Settings& root, TrainConfig& t) {
   }
   s.integer("steps", 1, kMost, t.steps);
   if (const int64_t most = (int64_t{1} << 60) / t.tokens_per_step; t.steps > most)
-    s.refuse("steps", "so few that a run has at most 2^60 tokens", fmt::format("nearest: {}", most));
+    s.refuse("steps", "so few that a run has at most 2^60 tokens",
+             fmt::format("nearest: {}", most));
   s.positive("learning_rate", t.learning_rate);
   s.number("min_learning_rate", 0, kInfinite, t.min_learning_rate);
   if (t.min_learning_rate > t.learning_rate) {
@@ -267,7 +286,8 @@ void read_train(const Settings& root, TrainConfig& t) {
   if (t.decay_steps > 0 && t.schedule != LrSchedule::wsd)
     s.refuse("decay_steps", "0 unless train.schedule is wsd: other schedules decay over all steps");
   read_optimizer(s, t.optimizer);
-  if (const int i = s.choice("dtype", kDtypes); i >= 0) t.dtype = dtype_named(kDtypes[static_cast<size_t>(i)]);
+  if (const int i = s.choice("dtype", kDtypes); i >= 0)
+    t.dtype = dtype_named(kDtypes[static_cast<size_t>(i)]);
   s.integer("seed", t.seed);
   s.integer("evaluate_every", 0, kMost, t.evaluate_every);
   s.integer("save_every", 0, kMost, t.save_every);
@@ -336,15 +356,16 @@ std::string write_sources(const std::vector<DataSource>& sources) {
     return fmt::format("  corpus: {}\n", quoted(sources[0].path));
   std::string out;
   for (const DataSource& s : sources) {
-    out += fmt::format("{}{{path: {}, name: {}, weight: {}}}", out.empty() ? "" : ",\n    ", quoted(s.path),
-                       quoted(s.name), s.weight);
+    out += fmt::format("{}{{path: {}, name: {}, weight: {}}}", out.empty() ? "" : ",\n    ",
+                       quoted(s.path), quoted(s.name), s.weight);
   }
   return fmt::format("  sources: [\n    {}]\n", out);
 }
 
 std::string write_layout(const Plan& p) {
   std::string out = fmt::format(
-      "layout:\n  dp: {}\n  tp: {}\n  pp: {}\n  vpp: {}\n  micro_batches: {}\n  zero: {}\n  ep: {}\n"
+      "layout:\n  dp: {}\n  tp: {}\n  pp: {}\n  vpp: {}\n  micro_batches: {}\n  zero: {}\n  ep: "
+      "{}\n"
       "  etp: {}\n  expert_rows_bound: {}\n  dispatch: {}\n  sp: {}\n",
       p.dp, p.tp, p.pp, p.vpp, p.micro_batches, p.zero, p.ep, p.etp, p.expert_rows_bound,
       name_of(p.dispatch), p.sp);
@@ -441,18 +462,18 @@ std::string write_run(const RunConfig& c) {
       "min_learning_rate: {}\n  schedule: {}\n"
       "  warmup_steps: {}\n  decay_steps: {}\n  optimizer: {{beta1: {}, beta2: {}, eps: {}, "
       "weight_decay: {}, clip_norm: {}}}\n  dtype: {}\n"
-      "  seed: {}\n  evaluate_every: {}\n  save_every: {}\n  keep: {}\n  workers: {}\n  kernels: {}\n",
+      "  seed: {}\n  evaluate_every: {}\n  save_every: {}\n  keep: {}\n  workers: {}\n  kernels: "
+      "{}\n",
       t.sequence_length, t.tokens_per_step, t.steps, t.learning_rate, t.min_learning_rate,
       kSchedules[static_cast<int>(t.schedule)], t.warmup_steps, t.decay_steps, o.beta1, o.beta2,
-      o.eps, o.weight_decay, o.clip_norm, text_of(t.dtype), t.seed, t.evaluate_every,
-      t.save_every, t.keep, t.workers, kKernels[t.kernels == KernelSet::ref]);
+      o.eps, o.weight_decay, o.clip_norm, text_of(t.dtype), t.seed, t.evaluate_every, t.save_every,
+      t.keep, t.workers, kKernels[t.kernels == KernelSet::ref]);
   out += write_layout(c.plan);
   if (!c.cluster.empty()) out += fmt::format("cluster: {}\n", quoted(c.cluster));
   out += "generate:\n  prompts: [";
   for (size_t i = 0; i < c.prompts.size(); ++i) out += (i ? ", " : "") + quoted(c.prompts[i]);
-  return out +
-         fmt::format("]\n  every: {}\n  max_tokens: {}\n  temperature: {}\n", c.generate_every,
-                     c.generate_tokens, c.temperature);
+  return out + fmt::format("]\n  every: {}\n  max_tokens: {}\n  temperature: {}\n",
+                           c.generate_every, c.generate_tokens, c.temperature);
 }
 
 std::vector<double> DataConfig::weights() const {

@@ -66,7 +66,7 @@ struct RunConfig {
   std::string weights;  // folder whose model.safetensors the run starts from; empty: random start
   DataConfig data;
   TrainConfig train;
-  Plan plan;  // resolved
+  Plan plan;            // resolved
   std::string cluster;  // that `simulate` prices the run on; empty: this machine
   std::vector<std::string> prompts = {
       "如果您想安装", "The kernel can be"};  // generate.prompts: passages sampled at the end

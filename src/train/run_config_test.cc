@@ -53,10 +53,10 @@ TEST_F(RunFile, DefaultsAndOverrides) {
 
 TEST_F(RunFile, WrittenAndReadAgain) {
   for (const char* name : {"tiny", "bilingual", "bilingual-long", "one"}) {
-    const RunConfig a = read_run(fmt::format("{}/examples/{}.yaml", MYRIAD_SOURCE, name),
-                                 {"layout.rules=\"g:*: +zero=dp\\n\"", "layout.prices={dp: 2.5}",
-                                  "train.seed=7", "cluster=h100",
-                                  "generate.prompts=[\"a \\\"b\\\"\", 中]"});
+    const RunConfig a =
+        read_run(fmt::format("{}/examples/{}.yaml", MYRIAD_SOURCE, name),
+                 {"layout.rules=\"g:*: +zero=dp\\n\"", "layout.prices={dp: 2.5}", "train.seed=7",
+                  "cluster=h100", "generate.prompts=[\"a \\\"b\\\"\", 中]"});
     const RunConfig b = read(write_run(a));
     EXPECT_EQ(a.name, b.name);
     EXPECT_EQ(b.cluster, "h100");

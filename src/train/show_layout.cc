@@ -25,13 +25,16 @@ Sizes parse_sizes(Line& line, size_t dims) {
   Sizes sizes;
   for (int64_t size; in >> size;) sizes.push_back(size);
   if (dims == 0 && sizes == Sizes{1}) return {};
-  if (!in.eof() || sizes.size() != dims) before.fail(fmt::format("{} sizes, for instance 4x16", dims));
+  if (!in.eof() || sizes.size() != dims)
+    before.fail(fmt::format("{} sizes, for instance 4x16", dims));
   return sizes;
 }
 
-LayoutListing::Entry entry(const std::string& name, const Value& v, const Layout& layout, const Mesh& mesh, int rank) {
+LayoutListing::Entry entry(const std::string& name, const Value& v, const Layout& layout,
+                           const Mesh& mesh, int rank) {
   Sizes local;
-  for (int d = 0; d < layout.dims; ++d) local.push_back(local_range(mesh, layout, v.sizes, d, rank).size());
+  for (int d = 0; d < layout.dims; ++d)
+    local.push_back(local_range(mesh, layout, v.sizes, d, rank).size());
   return {.name = name,
           .labels = v.labels,
           .sizes = v.sizes,
@@ -42,9 +45,9 @@ LayoutListing::Entry entry(const std::string& name, const Value& v, const Layout
 }
 
 std::string entry_text(const LayoutListing::Entry& e, const Mesh& mesh) {
-  return fmt::format("  {:<46} {:<6} {:>16} {:<5} [{}] rank {}: {}\n", printed_name(e.name), e.labels.empty() ? "-" : e.labels,
-                     sizes_text(e.sizes), name_of(e.dtype), show(e.layout, e.labels, mesh), e.rank,
-                     sizes_text(e.local));
+  return fmt::format("  {:<46} {:<6} {:>16} {:<5} [{}] rank {}: {}\n", printed_name(e.name),
+                     e.labels.empty() ? "-" : e.labels, sizes_text(e.sizes), name_of(e.dtype),
+                     show(e.layout, e.labels, mesh), e.rank, sizes_text(e.local));
 }
 
 LayoutListing::Entry parse_entry(Line& line, const Mesh& mesh) {
@@ -73,7 +76,8 @@ std::string state_name(const State& s, const Pieces& pieces) {
   const int i = piece.find(std::string_view(s.name).substr(2));
   if (i < 0) return fmt::format("{} of unit {}", s.name, s.unit);
   std::string text = piece.params[i].published;
-  if (const size_t at = text.find("{}"); at != std::string::npos) text.replace(at, 2, std::to_string(s.unit - 1));
+  if (const size_t at = text.find("{}"); at != std::string::npos)
+    text.replace(at, 2, std::to_string(s.unit - 1));
   return s.name.substr(0, 2) + text;
 }
 
@@ -88,15 +92,16 @@ LayoutListing list_layouts(const Program& program, const Pieces& pieces, const P
   for (const State& s : program.states) {
     const LoweredBody& body = program.bodies[s.body];
     const StateUse& use = body.states[s.use];
-    states.entries.push_back(entry(state_name(s, pieces), (*body.graph)[use.value], use.layout, program.mesh,
-                                   s.stages.empty() ? 0 : s.stages[0] * per_stage));
+    states.entries.push_back(entry(state_name(s, pieces), (*body.graph)[use.value], use.layout,
+                                   program.mesh, s.stages.empty() ? 0 : s.stages[0] * per_stage));
   }
   out.sections.push_back(std::move(states));
   for (const LoweredBody& body : program.bodies) {
     LayoutListing::Section section{.name = "body " + body.name};
     for (const Version& v : body.versions) {
       const Value& value = (*body.graph)[v.value];
-      if (!value.temporary()) section.entries.push_back(entry(value.name, value, v.layout, program.mesh, 0));
+      if (!value.temporary())
+        section.entries.push_back(entry(value.name, value, v.layout, program.mesh, 0));
     }
     out.sections.push_back(std::move(section));
   }

@@ -29,8 +29,12 @@ TEST(LayoutText, ParsesBack) {
                           .ffn = 20,
                           .vocabulary = 23,
                           .norm_eps = 1e-5};
-  const Emit emit = [&](int64_t rows) { return emit_model(model, rows, 6, DType::f32, OptimizerConfig()); };
-  for (const Plan& wanted : {Plan(), Plan{.dp = 3, .tp = 2, .pp = 2, .vpp = 2, .micro_batches = 2, .zero = 3, .sp = true}}) {
+  const Emit emit = [&](int64_t rows) {
+    return emit_model(model, rows, 6, DType::f32, OptimizerConfig());
+  };
+  for (const Plan& wanted :
+       {Plan(),
+        Plan{.dp = 3, .tp = 2, .pp = 2, .vpp = 2, .micro_batches = 2, .zero = 3, .sp = true}}) {
     const Plan plan = resolve(wanted, model.layers, 6);
     const LayoutListing listing = list_layouts(lower(emit, plan, {.rows = 6}), emit(1), plan);
     const std::string text = show(listing);
@@ -39,7 +43,8 @@ TEST(LayoutText, ParsesBack) {
     EXPECT_EQ(again.sections, listing.sections);
     EXPECT_EQ(show(again), text);
   }
-  EXPECT_THROW(parse_layouts("mesh tp=2\nrules\nstates\n  w vd 4x3 f32 [v:dp] rank 0: 4x3\n"), Error);
+  EXPECT_THROW(parse_layouts("mesh tp=2\nrules\nstates\n  w vd 4x3 f32 [v:dp] rank 0: 4x3\n"),
+               Error);
   EXPECT_THROW(parse_layouts("mesh tp=2\nrules\nstates\n  w vd 4 f32 [whole] rank 0: 4\n"), Error);
   EXPECT_THROW(parse_layouts("mesh tp=2\nrules\nstates\n  w v 4 f32 [whole] rank 2: 4\n"), Error);
 }

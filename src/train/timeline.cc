@@ -33,10 +33,14 @@ BarKind kind_of(const Program& p, const Action& a) {
       if (a.micro_batch < 0) return BarKind::optimizer;
       return p.bodies[a.body].name.find("backward") == std::string::npos ? BarKind::forward
                                                                          : BarKind::backward;
-    case Act::send: return BarKind::send;
-    case Act::recv: return BarKind::recv;
-    case Act::wait: return BarKind::wait;
-    default: return BarKind::feed;
+    case Act::send:
+      return BarKind::send;
+    case Act::recv:
+      return BarKind::recv;
+    case Act::wait:
+      return BarKind::wait;
+    default:
+      return BarKind::feed;
   }
 }
 
@@ -156,7 +160,7 @@ class Replay : public Machine {
 
   const Program& p_;
   std::vector<Device> devices_;
-  std::map<std::pair<int, int>, std::deque<double>> sent_;  // by channel and column: arrivals
+  std::map<std::pair<int, int>, std::deque<double>> sent_;        // by channel and column: arrivals
   std::map<std::pair<std::vector<int>, int>, Meeting> meetings_;  // by group and its count
 };
 
@@ -171,8 +175,13 @@ void add_events(std::string& out, const Program& p, const Timeline& t, int proce
                 const char* name) {
   using nlohmann::json;
   const auto meta = [&](const char* what, int row, const std::string& value) {
-    out += json({{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", row}, {"args", {{"name", value}}}})
-               .dump() + ",\n";
+    out += json({{"name", what},
+                 {"ph", "M"},
+                 {"pid", process},
+                 {"tid", row},
+                 {"args", {{"name", value}}}})
+               .dump() +
+           ",\n";
   };
   meta("process_name", 0, name);
   for (size_t r = 0; r < t.ranks.size(); ++r) {
@@ -183,7 +192,8 @@ void add_events(std::string& out, const Program& p, const Timeline& t, int proce
       const Action& a = action_of(p, rank, b.action);
       const bool run = a.act == Act::run && b.kind != BarKind::exchange && b.kind != BarKind::wait;
       out += fmt::format(
-          "{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
+          "{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:"
+          ".3f},"
           "\"args\":{{\"unit\":{},\"micro_batch\":{}}}}},\n",
           json(run ? p.bodies[a.body].name : name_of(b.kind)).dump(), name_of(b.kind), process, r,
           b.start * 1e6, (b.end - b.start) * 1e6, a.unit, a.micro_batch);
@@ -211,7 +221,8 @@ Timeline as_run(const Executor& executor) {
   if (!timed(executor)) return t;
   const Program& p = executor.program();
   double first = executor.strokes(0).front().begin;
-  for (int r = 0; r < p.mesh.ranks(); ++r) first = std::min(first, executor.strokes(r).front().begin);
+  for (int r = 0; r < p.mesh.ranks(); ++r)
+    first = std::min(first, executor.strokes(r).front().begin);
   for (int r = 0; r < p.mesh.ranks(); ++r) {
     std::vector<Bar>& bars = t.ranks.emplace_back();
     int open = -1;
@@ -234,8 +245,15 @@ std::string chrome_trace(const Executor& executor) {
   add_events(out, p, replayed, 0, "replayed on devices of their own");
   add_events(out, p, as_run(executor), 1, "as it ran, ranks sharing the workers");
   out += "{\"name\":\"end\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{}}\n],\n";
-  return out + nlohmann::json({{"stages", p.stages}, {"seconds", replayed.seconds}, {"bubble", replayed.bubble()},
-                               {"useful_seconds", replayed.useful}, {"idle_seconds", replayed.idle}}).dump().substr(1) + "\n";
+  return out +
+         nlohmann::json({{"stages", p.stages},
+                         {"seconds", replayed.seconds},
+                         {"bubble", replayed.bubble()},
+                         {"useful_seconds", replayed.useful},
+                         {"idle_seconds", replayed.idle}})
+             .dump()
+             .substr(1) +
+         "\n";
 }
 
 }  // namespace myriad

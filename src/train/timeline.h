@@ -1,6 +1,7 @@
-// The timeline of one step for all ranks. `replay` walks the program with the measured duration of each rank's actions as if every rank
-// had a device of its own: a rank waits only where a receive or a collective must wait for its peers. `as_run` is what the clock saw,
-// with ranks taking turns on the workers.
+// The timeline of one step for all ranks. `replay` walks the program with the measured duration of
+// each rank's actions as if every rank had a device of its own: a rank waits only where a receive
+// or a collective must wait for its peers. `as_run` is what the clock saw, with ranks taking turns
+// on the workers.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -23,10 +24,12 @@ struct Bar {
 };
 
 struct Timeline {
-  std::vector<std::vector<Bar>> ranks;  // by rank, in order of start; a run before what lies inside it
-  std::vector<double> useful, idle;     // seconds by stage, mean of its ranks: runs of micro-batches; waiting, that for the end included
+  std::vector<std::vector<Bar>>
+      ranks;                         // by rank, in order of start; a run before what lies inside it
+  std::vector<double> useful, idle;  // seconds by stage, mean of its ranks: runs of micro-batches;
+                                     // waiting, that for the end included
   double seconds = 0;
-  double bubble() const;                // mean over stages of idle over useful time
+  double bubble() const;  // mean over stages of idle over useful time
 };
 
 // Of the last timed step (Executor::set_timing). Empty if none was.
@@ -35,7 +38,8 @@ Timeline replay(const Executor& executor);
 Timeline replay(const Program& program, const std::vector<std::vector<Stroke>>& strokes);
 Timeline as_run(const Executor& executor);
 
-// Chrome-trace JSON (chrome://tracing, Perfetto), a row a rank: process 0 is the replay, process 1 as it ran.
+// Chrome-trace JSON (chrome://tracing, Perfetto), a row a rank: process 0 is the replay, process 1
+// as it ran.
 std::string chrome_trace(const Executor& executor);
 
 }  // namespace myriad

@@ -18,12 +18,16 @@ Program program_of(Plan plan) {
                           .ffn = 20,
                           .vocabulary = 23,
                           .norm_eps = 1e-5};
-  const Emit emit = [&](int64_t rows) { return emit_model(model, rows, 6, DType::f32, OptimizerConfig{}); };
+  const Emit emit = [&](int64_t rows) {
+    return emit_model(model, rows, 6, DType::f32, OptimizerConfig{});
+  };
   return lower(emit, resolve(plan, 8, 8), {.rows = 8});
 }
 
-// Forward runs of layers take `forward` seconds, backward runs `backward`, all else nothing. `slow` ranks take twice that.
-std::vector<std::vector<Stroke>> strokes_of(const Program& p, double forward, double backward, int slow = -1) {
+// Forward runs of layers take `forward` seconds, backward runs `backward`, all else nothing. `slow`
+// ranks take twice that.
+std::vector<std::vector<Stroke>> strokes_of(const Program& p, double forward, double backward,
+                                            int slow = -1) {
   std::vector<std::vector<Stroke>> strokes;
   for (int r = 0; r < p.mesh.ranks(); ++r) {
     std::vector<Stroke>& of = strokes.emplace_back();
@@ -36,14 +40,16 @@ std::vector<std::vector<Stroke>> strokes_of(const Program& p, double forward, do
                     : name.starts_with("layer.backward") ? backward
                                                          : 0;
       if (r == slow) busy *= 2;
-      for (size_t s = 0; s < steps; ++s) of.push_back({.action = static_cast<int>(a), .busy = s == 0 ? busy : 0});
+      for (size_t s = 0; s < steps; ++s)
+        of.push_back({.action = static_cast<int>(a), .busy = s == 0 ? busy : 0});
     }
   }
   return strokes;
 }
 
 TEST(Replay, EqualStagesHaveTheBubbleOfTheirSchedule) {
-  for (const auto& [schedule, vpp] : {std::pair{"gpipe", 1}, std::pair{"1f1b", 1}, std::pair{"interleaved", 2}}) {
+  for (const auto& [schedule, vpp] :
+       {std::pair{"gpipe", 1}, std::pair{"1f1b", 1}, std::pair{"interleaved", 2}}) {
     const Program p = program_of({.pp = 4, .vpp = vpp, .micro_batches = 8, .schedule = schedule});
     const Timeline t = replay(p, strokes_of(p, 1, 2));
     EXPECT_NEAR(t.bubble(), 3.0 / (vpp * 8), 1e-9) << schedule;

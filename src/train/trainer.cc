@@ -146,7 +146,8 @@ class Run {
     look_ahead();
     for (const std::string& w : run_warnings(config_, text_)) line_.say("  warning  " + w);
     if (!options_.resume.empty()) {
-      line_.note(fmt::format("  resumed  after step {} of {}", first_ - 1, options_.resume.string()));
+      line_.note(
+          fmt::format("  resumed  after step {} of {}", first_ - 1, options_.resume.string()));
     } else if (config_.weights.empty()) {
       job_.initialise(config_.train.seed);
     } else {
@@ -161,9 +162,10 @@ class Run {
     out_.predicted_step_seconds = f.step_seconds;
     out_.predicted_bubble = f.bubble;
     write_file_aside(folder_ / "timeline_predicted.json", f.timeline);
-    line_.note(fmt::format(
-        "  time     {} a step on this machine; bubble {:.1f} %, were each rank on a device of its own",
-        show_seconds(f.step_seconds), 100 * f.bubble));
+    line_.note(
+        fmt::format("  time     {} a step on this machine; bubble {:.1f} %, were each rank on a "
+                    "device of its own",
+                    show_seconds(f.step_seconds), 100 * f.bubble));
   }
 
   std::ofstream begin_lines(const char* name, const std::string& lines) const {
@@ -182,7 +184,8 @@ class Run {
     out_.steps = saved.step;
     const fs::path run = run_of(options_.resume);
     if (fs::exists(folder_) && fs::equivalent(run, folder_)) {
-      if (const Outcome o = set_later_aside(env_, run, saved.step); !o.ok()) throw Failure(o.reason);
+      if (const Outcome o = set_later_aside(env_, run, saved.step); !o.ok())
+        throw Failure(o.reason);
     }
     const auto lines = [&](const char* name) {
       return fs::exists(run / name) ? metrics_up_to(read_file(run / name), saved.step) : "";
@@ -206,8 +209,7 @@ class Run {
   Batch training_batch(int64_t step) const {
     Batch batch{.rows = config_.rows(), .sequence = config_.train.sequence_length};
     for (int64_t r = 0; r < batch.rows; ++r)
-      append(batch,
-             samples_.row((step - 1) * batch.rows + r));
+      append(batch, samples_.row((step - 1) * batch.rows + r));
     return batch;
   }
 
@@ -362,7 +364,8 @@ class Run {
   }
 
   void finish() {
-    if (out_.stopped.empty() && out_.heldout_bits_per_byte < 0) measure_held_out();  // no step was left
+    if (out_.stopped.empty() && out_.heldout_bits_per_byte < 0)
+      measure_held_out();  // no step was left
     const double tokens = static_cast<double>(out_.steps_compared * config_.train.tokens_per_step);
     if (!taken_.empty()) {
       std::sort(taken_.begin(), taken_.end());
@@ -376,7 +379,8 @@ class Run {
     const double bytes = static_cast<double>(held_out_.text_bytes());
     out_.gzip_bits_per_byte = 8 * static_cast<double>(sizes.gzip) / bytes;
     out_.zstd_bits_per_byte = 8 * static_cast<double>(sizes.zstd) / bytes;
-    if (out_.stopped.empty() && first_ > config_.train.steps) out_.passages = passages();  // no step was left
+    if (out_.stopped.empty() && first_ > config_.train.steps)
+      out_.passages = passages();  // no step was left
     if (const Timeline t = replay(*job_.train().executor); !t.ranks.empty()) {
       out_.bubble = t.bubble();
       write_file_aside(folder_ / "timeline.json", chrome_trace(*job_.train().executor));
@@ -416,7 +420,8 @@ class Run {
   void write_samples(int64_t step) {
     out_.passages = passages();
     for (const Passage& p : out_.passages)
-      append_line(samples_lines_, "samples.jsonl", {{"step", step}, {"prompt", p.prompt}, {"text", p.text}});
+      append_line(samples_lines_, "samples.jsonl",
+                  {{"step", step}, {"prompt", p.prompt}, {"text", p.text}});
   }
 
   const RunConfig& config_;
@@ -433,7 +438,7 @@ class Run {
   HeldOutRows held_out_;
   std::ofstream metrics_, samples_lines_;
   RunSummary out_;
-  int64_t first_ = 1;  // step
+  int64_t first_ = 1;          // step
   std::map<int, int> rounds_;  // of the last step, by unit
   std::vector<double> taken_;  // seconds of each step
   double recent_ = 0, last_evaluation_ = 0;
@@ -495,10 +500,12 @@ RunSummary train(const RunConfig& config, const fs::path& folder, const TrainOpt
                 "scripts/corpus.py builds corpus/documents.jsonl; data/sample/documents.jsonl is a "
                 "small one");
   }
-  const bool goes_on = !options.resume.empty() && fs::exists(folder) && fs::equivalent(run_of(options.resume), folder);
+  const bool goes_on = !options.resume.empty() && fs::exists(folder) &&
+                       fs::equivalent(run_of(options.resume), folder);
   if (const std::vector<Checkpoint> old = checkpoints_of(folder); !old.empty() && !goes_on) {
-    throw Error(fmt::format("holds a run saved at step {}", old.back().step), folder,
-                fmt::format("--resume {} goes on with it; --out names another folder", folder.string()));
+    throw Error(
+        fmt::format("holds a run saved at step {}", old.back().step), folder,
+        fmt::format("--resume {} goes on with it; --out names another folder", folder.string()));
   }
   return Run(config, folder, options).run();
 }

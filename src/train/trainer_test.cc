@@ -70,7 +70,9 @@ levels: [{name: memory, bandwidth: 1e10, latency: 1e-6}]
     machine.device.launch_seconds *= slower;
     machine.levels[0].latency.points[1] *= slower;
     train(c, folder_ / "out",
-          {.console = {.out = stderr, .quiet = true}, .peak_seconds = 0, .machine = [&] { return machine; }});
+          {.console = {.out = stderr, .quiet = true}, .peak_seconds = 0, .machine = [&] {
+             return machine;
+           }});
     EXPECT_TRUE(std::filesystem::exists(folder_ / "out/timeline_predicted.json"));
     return nlohmann::json::parse(read_file(folder_ / "out/summary.json"));
   };

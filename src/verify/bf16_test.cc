@@ -1,4 +1,5 @@
-// Training in bf16 against fp32: the loss curve within the noise of seeds, gradients summed and masters kept in fp32.
+// Training in bf16 against fp32: the loss curve within the noise of seeds, gradients summed and
+// masters kept in fp32.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,13 +11,15 @@
 namespace myriad {
 namespace {
 
-// Rows of a language with two rules: the next token is a function of the last, of four in one of that before the last.
+// Rows of a language with two rules: the next token is a function of the last, of four in one of
+// that before the last.
 Batch learnable(int64_t rows, int64_t sequence, int64_t vocabulary, int64_t step) {
   Batch b{.rows = rows, .sequence = sequence};
   const auto n = static_cast<uint64_t>(vocabulary);
   for (int64_t row = 0; row < rows; ++row) {
     const auto any = [&](int64_t at) {
-      return random_bits(7, static_cast<uint64_t>(step), static_cast<uint64_t>(row * (sequence + 2) + at));
+      return random_bits(7, static_cast<uint64_t>(step),
+                         static_cast<uint64_t>(row * (sequence + 2) + at));
     };
     std::vector<uint64_t> t = {any(0) % n, any(1) % n};
     for (int64_t at = 2; at < sequence + 2; ++at) {
@@ -55,14 +58,16 @@ JobConfig config(DType real) {
 }
 
 // Loss by window of steps.
-std::vector<double> curve(DType real, uint64_t seed, const std::vector<Batch>& batches, Pool& pool) {
+std::vector<double> curve(DType real, uint64_t seed, const std::vector<Batch>& batches,
+                          Pool& pool) {
   Job job(config(real), pool);
   job.initialise(seed);
   std::vector<double> out(static_cast<size_t>(kSteps / kWindow), 0.0);
   for (int64_t i = 0; i < kSteps; ++i) {
     const double lr = 3e-3 * std::min(1.0, static_cast<double>(i + 1) / 16);
     out[static_cast<size_t>(i / kWindow)] +=
-        job.step(batches[static_cast<size_t>(i)], {.lr = lr, .step = i + 1}).loss() / static_cast<double>(kWindow);
+        job.step(batches[static_cast<size_t>(i)], {.lr = lr, .step = i + 1}).loss() /
+        static_cast<double>(kWindow);
   }
   return out;
 }
@@ -74,7 +79,8 @@ TEST(Bf16, LossCurveWithinTheNoiseOfSeeds) {
   constexpr int kSeeds = 5;
   Pool pool(2);
   std::vector<Batch> batches;
-  for (int64_t i = 0; i < kSteps; ++i) batches.push_back(learnable(kRows, kSequence, kVocabulary, i));
+  for (int64_t i = 0; i < kSteps; ++i)
+    batches.push_back(learnable(kRows, kSequence, kVocabulary, i));
   std::vector<std::vector<double>> wide, narrow;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     wide.push_back(curve(DType::f32, seed, batches, pool));
@@ -90,8 +96,10 @@ TEST(Bf16, LossCurveWithinTheNoiseOfSeeds) {
       worst = std::max(worst, std::abs(narrow[s][w] - wide[s][w]));
       apart += (narrow[s][w] - wide[s][w]) / kSeeds;
     }
-    fmt::print("  window {}: loss {:.3f}, noise of seeds {:.4f}, bf16 apart by at most {:.4f}, on average {:+.4f}\n", w,
-               mean, noise, worst, apart);
+    fmt::print(
+        "  window {}: loss {:.3f}, noise of seeds {:.4f}, bf16 apart by at most {:.4f}, on average "
+        "{:+.4f}\n",
+        w, mean, noise, worst, apart);
     EXPECT_LE(worst, std::max(noise, 0.003)) << "window " << w;
     total_noise += noise;
     total_apart += std::abs(apart);
@@ -114,7 +122,8 @@ double difference_of_micro_batches(Job::Options options) {
   Pool pool(1);
   const Variant& v = variant("bf16");
   const auto record = [&](int micro_batches) {
-    return run_trial(v, resolve({.micro_batches = micro_batches}, 4, v.rows), pool, nullptr, options);
+    return run_trial(v, resolve({.micro_batches = micro_batches}, 4, v.rows), pool, nullptr,
+                     options);
   };
   double worst = 0;
   for (const Deviation& d : compare(record(4), record(1), kBf16GradientFloor)) {
@@ -145,7 +154,8 @@ TEST(Bf16, MastersAreF32) {
   job.initialise(1);
   const std::string name = "model.layers.0.mlp.up_proj.weight";
   const std::vector<double> before = job.parameter(name);
-  for (int64_t i = 0; i < 8; ++i) job.step(learnable(kRows, kSequence, kVocabulary, i), {.lr = 1e-7, .step = i + 1});
+  for (int64_t i = 0; i < 8; ++i)
+    job.step(learnable(kRows, kSequence, kVocabulary, i), {.lr = 1e-7, .step = i + 1});
   const std::vector<double> after = job.parameter(name);
   int64_t moved = 0, by_little = 0;
   for (size_t i = 0; i < before.size(); ++i) {

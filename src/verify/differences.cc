@@ -131,8 +131,7 @@ void Evaluator::run_op(const Op& op) {
     }
   }
   if (op.row == Row::spread) call.leads = &rows_of(op.ins[0]).set;
-  if (op.row == Row::collapse)
-    call.leads = std::exchange(call.rows, &rows_of(op.ins[0]).set);
+  if (op.row == Row::collapse) call.leads = std::exchange(call.rows, &rows_of(op.ins[0]).set);
   if (works_on_rows(op)) {
     const Op plain = collapsed(op);
     call.op = &plain;

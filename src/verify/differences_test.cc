@@ -59,7 +59,8 @@ class Trial {
 
   // The gradient of a random projection of `y`, by backward body and by differences, in all
   // parameters but `without`.
-  void check(int y, const std::vector<std::string>& without = {}, double step = kStep, double bound = kBound) {
+  void check(int y, const std::vector<std::string>& without = {}, double step = kStep,
+             double bound = kBound) {
     step_ = step;
     bound_ = bound;
     make_seed(y);
@@ -416,8 +417,9 @@ TEST(Differences, SpreadAndCollapse) {
     const int leads = t.op(Row::leads, {r.now}, "bsj->bsj", nodes, {}, {DType::i32});
     const int first = t.op(Row::dispatch, {x, leads}, "bsd,bsj->ebsd", {}, {"e", {r.experts}});
     const int all = t.op(Row::spread, {first, leads, r.now}, "ebsd,bsj,bsj->ebsd", nodes);
-    const int back = t.op(Row::collapse, {t.b.contract("ebsd,ebsd->ebsd", {all, all}), leads, r.now},
-                          "ebsd,bsj,bsj->ebsd", nodes);
+    const int back =
+        t.op(Row::collapse, {t.b.contract("ebsd,ebsd->ebsd", {all, all}), leads, r.now},
+             "ebsd,bsj,bsj->ebsd", nodes);
     t.check(t.op(Row::combine, {back, leads}, "ebsd,bsj->bsd"), {"x0"});
   }
 }

@@ -1,5 +1,5 @@
-// What each kind of dispatch sends between nodes, against its definition applied to the experts that
-// tokens really chose.
+// What each kind of dispatch sends between nodes, against its definition applied to the experts
+// that tokens really chose.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -120,9 +120,9 @@ TEST(Formulae, RecomputedLayer) {
 }
 
 // What a layer keeps from its forward to its backward pass, in elements. Selective recompute sends
-// nothing again, and saves both normed inputs (with a number a token each), the SiLU and the product
-// of the SwiGLU. Queries, keys and the middle of the residual stream are kept before they are
-// turned or added, in the same room.
+// nothing again, and saves both normed inputs (with a number a token each), the SiLU and the
+// product of the SwiGLU. Queries, keys and the middle of the residual stream are kept before they
+// are turned or added, in the same room.
 TEST(Formulae, SelectivelyRecomputedLayer) {
   const ModelConfig model = wide(2);
   for (const bool sp : {false, true}) {

@@ -82,7 +82,7 @@ class Case {
     tolerance_ = real == DType::f64    ? Tolerance{1e-6, 1e-6, 1e-6, 1e-6, 5e-5}
                  : real == DType::bf16 ? (model.moe.experts > 0 ? kOfExpertsInBf16 : kInBf16)
                                        : Tolerance{t.at("logits"), t.at("gradient"), t.at("loss"),
-                                                t.at("norm"), t.at("after")};
+                                                   t.at("norm"), t.at("after")};
   }
 
   GoldenReport run() {

@@ -56,8 +56,8 @@ std::vector<Plan> expert_layouts(int micro_batches) {
       {.dp = 2, .tp = 3, .zero = 1, .sp = true, .ep = 3, .recompute = Recompute::full},
       {.tp = 6, .sp = true, .ep = 2, .etp = 3, .expert_rows_bound = 0.3},
   };
-  // Each kind of dispatch between nodes: of dp, across tp with and without sp, of both; with rounds,
-  // etp, ZeRO, and ranks that leave experts over.
+  // Each kind of dispatch between nodes: of dp, across tp with and without sp, of both; with
+  // rounds, etp, ZeRO, and ranks that leave experts over.
   for (const Dispatch kind : {Dispatch::flat, Dispatch::node_gather, Dispatch::node_relay}) {
     std::vector<Plan> nodes = {
         {.dp = 4, .ep = 4, .ranks_per_node = 2},

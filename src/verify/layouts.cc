@@ -55,15 +55,18 @@ std::string bit_group(const Variant& v, const Plan& p) {
 }
 
 // See kBf16LayoutBound.
-std::vector<Deviation> compare_in_bf16(const Record& run, const Reference& reference, bool experts) {
+std::vector<Deviation> compare_in_bf16(const Record& run, const Reference& reference,
+                                       bool experts) {
   std::map<std::string, double> one_rank;
-  for (const Deviation& d : compare(reference.narrow, reference.run, kBf16GradientFloor)) one_rank[d.tensor] = d.error;
+  for (const Deviation& d : compare(reference.narrow, reference.run, kBf16GradientFloor))
+    one_rank[d.tensor] = d.error;
   std::vector<Deviation> out = compare(run, reference.run, kBf16GradientFloor);
   std::erase_if(out, [&](const Deviation& d) {
     return experts && !d.tensor.starts_with("loss ") && !d.tensor.starts_with("norm ");
   });
   for (Deviation& d : out) d.error /= std::max(one_rank[d.tensor], kBf16LeastError);
-  std::stable_sort(out.begin(), out.end(), [](const Deviation& a, const Deviation& b) { return a.error > b.error; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Deviation& a, const Deviation& b) { return a.error > b.error; });
   return out;
 }
 
@@ -113,7 +116,8 @@ class Sweep {
     const int micro_batches = v.by_micro_batch() ? plan.micro_batches : 1;
     const auto [at, fresh] = references_.try_emplace({v.name, micro_batches});
     if (!fresh) return at->second;
-    const Plan one = resolve({.micro_batches = micro_batches}, static_cast<int>(v.model.layers), v.rows);
+    const Plan one =
+        resolve({.micro_batches = micro_batches}, static_cast<int>(v.model.layers), v.rows);
     Variant wide = v;
     wide.real = DType::f64;
     at->second.run = run_trial(wide, one, pool);

@@ -1,6 +1,6 @@
 // Any layout computes the same thing: every layout of tiny models of odd sizes against one rank, in
-// fp64 (and a few in bf16) with reference kernels, and bit for bit against those layouts that must not change bits.
-// docs/verification.md tells what is covered.
+// fp64 (and a few in bf16) with reference kernels, and bit for bit against those layouts that must
+// not change bits. docs/verification.md tells what is covered.
 #pragma once
 
 #include <cstdint>

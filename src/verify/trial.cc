@@ -83,8 +83,8 @@ void check_counts(const StepProfile& predicted, const StepProfile& measured, int
   const auto collectives = [](const StepProfile& p) {
     std::string text;
     for (const auto& [kind, n] : p.collectives)
-      text += fmt::format(" {} {} B in {}, {} B in {} rows between nodes", kind, n.bytes, n.messages,
-                          n.between_nodes_bytes, n.between_nodes_rows);
+      text += fmt::format(" {} {} B in {}, {} B in {} rows between nodes", kind, n.bytes,
+                          n.messages, n.between_nodes_bytes, n.between_nodes_rows);
     return text;
   };
   for (size_t r = 0; r < predicted.order.size(); ++r) {

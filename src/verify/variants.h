@@ -33,10 +33,12 @@ Batch make_batch(const Variant& variant, int step, bool packed, Targets targets)
 // "base" and then the others: tied, packed, masked, uneven (kv heads and vocabulary that do not
 // divide), huge (logits so large that only their true maximum keeps exp in range), few (rows fewer
 // than dp), qwen3, telechat; of experts experts (losses, softmax), capacity, groups (sigmoid, bias
-// update, a shared expert, a dense layer), sequence (losses by row); in bf16: bf16 (the base), bf16tied, bf16experts.
+// update, a shared expert, a dense layer), sequence (losses by row); in bf16: bf16 (the base),
+// bf16tied, bf16experts.
 std::vector<Variant> all_variants();
 
-// The variant's type, reference kernels, AdamW with eps 1e-3, so that noise in vanishing gradients stays noise.
+// The variant's type, reference kernels, AdamW with eps 1e-3, so that noise in vanishing gradients
+// stays noise.
 JobConfig job_config(const Variant& variant, const Plan& plan);
 
 // All resolved layouts of a variant with at most so many ranks whose programs differ: what has no

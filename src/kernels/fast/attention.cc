@@ -292,7 +292,8 @@ void grad_group(const Backward& f, int64_t b, int64_t g, float* z) {
 
 size_t attention_scratch(const Op& op, const LabelSizes& local, DType) {
   const Dims d = dims_of(local);
-  return Wide::bytes(op, local) + forward_slot(d) * static_cast<size_t>(std::min(Forward::tiles_of(d), kMostTasks));
+  return Wide::bytes(op, local) +
+         forward_slot(d) * static_cast<size_t>(std::min(Forward::tiles_of(d), kMostTasks));
 }
 
 void attention(const KernelCall& call) {
@@ -310,7 +311,8 @@ void attention(const KernelCall& call) {
 
 size_t attention_grad_scratch(const Op& op, const LabelSizes& local, DType) {
   const Dims d = dims_of(local);
-  return Wide::bytes(op, local) + backward_slot(d) * static_cast<size_t>(std::min(d.b * d.g, kMostTasks));
+  return Wide::bytes(op, local) +
+         backward_slot(d) * static_cast<size_t>(std::min(d.b * d.g, kMostTasks));
 }
 
 void attention_grad(const KernelCall& call) {

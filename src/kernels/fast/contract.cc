@@ -104,10 +104,10 @@ void few(const KernelCall& call) {
                        .scale = scale_of(call),
                        .c = call.outs[0].as<float>()};
   constexpr int64_t kColumns = 64, kElements = 65536;  // of B, of a task
-  const int64_t columns = std::max(kColumns, kElements / std::max<int64_t>(1, k) / kColumns * kColumns);
-  parallel(call.pool, ceil_div(n, columns), [&](int64_t i) {
-    vec::few_rows(x, i * columns, std::min(n, (i + 1) * columns));
-  });
+  const int64_t columns =
+      std::max(kColumns, kElements / std::max<int64_t>(1, k) / kColumns * kColumns);
+  parallel(call.pool, ceil_div(n, columns),
+           [&](int64_t i) { vec::few_rows(x, i * columns, std::min(n, (i + 1) * columns)); });
 }
 
 const char* gemm_declines(const Op& op, const LabelSizes& local, DType real) {

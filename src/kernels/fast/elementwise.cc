@@ -22,7 +22,8 @@ struct LogitRows {
   void each_piece(int64_t row, F&& f) const {
     if (z.dtype == DType::f32) return f(z.as<float>() + row * v, v, row * v);
     float buffer[kChunk];
-    in_chunks(row * v, (row + 1) * v, [&](int64_t at, int64_t n) { f(load_row(z, at, n, buffer), n, at); });
+    in_chunks(row * v, (row + 1) * v,
+              [&](int64_t at, int64_t n) { f(load_row(z, at, n, buffer), n, at); });
   }
 };
 
@@ -63,7 +64,8 @@ void cast(const KernelCall& call) {
 void silu(const KernelCall& call) {
   if (!no_f64(call)) return ref::silu(call);
   begin(call);
-  map_floats<1>(call, [](const float* const* in, float* out, int64_t n) { vec::silu_row(in[0], out, n); });
+  map_floats<1>(
+      call, [](const float* const* in, float* out, int64_t n) { vec::silu_row(in[0], out, n); });
 }
 
 void silu_grad(const KernelCall& call) {
@@ -77,7 +79,8 @@ void silu_grad(const KernelCall& call) {
 void gelu(const KernelCall& call) {
   if (!no_f64(call)) return ref::gelu(call);
   begin(call);
-  map_floats<1>(call, [](const float* const* in, float* out, int64_t n) { vec::gelu_row(in[0], out, n); });
+  map_floats<1>(
+      call, [](const float* const* in, float* out, int64_t n) { vec::gelu_row(in[0], out, n); });
 }
 
 void gelu_grad(const KernelCall& call) {
@@ -95,7 +98,9 @@ void max_stop(const KernelCall& call) {
   parallel_blocks(call.pool, z.rows, z.v, [&](int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i) {
       float most = -std::numeric_limits<float>::infinity();
-      z.each_piece(i, [&](const float* row, int64_t n, int64_t) { most = std::max(most, vec::max_row(row, n)); });
+      z.each_piece(i, [&](const float* row, int64_t n, int64_t) {
+        most = std::max(most, vec::max_row(row, n));
+      });
       call.outs[0].as<float>()[i] = most;
     }
   });
@@ -109,7 +114,8 @@ void sum_exp(const KernelCall& call) {
     for (int64_t i = lo; i < hi; ++i) {
       double sum = 0;
       const float m = call.ins[1].as<float>()[i];
-      z.each_piece(i, [&](const float* row, int64_t n, int64_t) { sum += vec::sum_exp_row(row, m, n); });
+      z.each_piece(
+          i, [&](const float* row, int64_t n, int64_t) { sum += vec::sum_exp_row(row, m, n); });
       call.outs[0].as<float>()[i] = static_cast<float>(sum);
     }
   });

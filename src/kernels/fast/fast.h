@@ -14,8 +14,8 @@ const char* takes_f32_or_bf16(const Op& op, const LabelSizes& local, DType real)
 // each a run of letters in the same order in both places.
 const char* gemm_declines(const Op& op, const LabelSizes& local, DType real);
 void gemm(const KernelCall& call);
-// The same of at most kFewRows rows, as generation has them: A is read as it lies, and the bits of a
-// row depend on nothing but that row and B, in whatever company it comes.
+// The same of at most kFewRows rows, as generation has them: A is read as it lies, and the bits of
+// a row depend on nothing but that row and B, in whatever company it comes.
 inline constexpr int64_t kFewRows = 16;
 const char* few_declines(const Op& op, const LabelSizes& local, DType real);
 void few(const KernelCall& call);

@@ -15,7 +15,8 @@ void unpick(const KernelCall& call) {
   const int64_t v = dz.size[dz.dims - 1], first = dz.lo[dz.dims - 1];
   const size_t width = size_of(dz.dtype);
   parallel_blocks(call.pool, call.ins[0].elements(), v, [&](int64_t lo, int64_t hi) {
-    std::memset(dz.data + static_cast<size_t>(lo * v) * width, 0, static_cast<size_t>((hi - lo) * v) * width);
+    std::memset(dz.data + static_cast<size_t>(lo * v) * width, 0,
+                static_cast<size_t>((hi - lo) * v) * width);
     for (int64_t i = lo; i < hi; ++i) {
       const int64_t j = call.ins[1].as<int32_t>()[i] - first;
       if (j < 0 || j >= v) continue;

@@ -122,7 +122,8 @@ MatrixIn from(MatrixIn x, int64_t row, int64_t column) {
   return {data + at * (x.narrow ? 2 : 4), x.narrow, x.transposed, x.step};
 }
 MatrixOut from(MatrixOut x, int64_t row, int64_t column) {
-  return {static_cast<std::byte*>(x.data) + (row * x.step + column) * (x.narrow ? 2 : 4), x.narrow, x.step};
+  return {static_cast<std::byte*>(x.data) + (row * x.step + column) * (x.narrow ? 2 : 4), x.narrow,
+          x.step};
 }
 
 // A block of at most this many rows and columns as f32, as it lies.
@@ -146,10 +147,12 @@ struct Widened {
   }
 };
 
-constexpr int64_t kRows = 128, kColumns = 192, kDepth = 256;  // of blocks: together half a megabyte on the stack
+constexpr int64_t kRows = 128, kColumns = 192,
+                  kDepth = 256;  // of blocks: together half a megabyte on the stack
 
 // One block of C, its sums in f32 over strips of k.
-void widened_block(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b, MatrixOut c) {
+void widened_block(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b,
+                   MatrixOut c) {
   Widened<kRows * kDepth> wide_a;
   Widened<kDepth * kColumns> wide_b;
   alignas(64) float sums[kRows * kColumns];
@@ -159,30 +162,32 @@ void widened_block(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, Mat
     const int64_t depth = std::min(kDepth, k - at);
     wide_a.take(from(a, 0, at), m, depth);
     wide_b.take(from(b, at, 0), depth, n);
-    matrix_product(a.transposed, b.transposed, m, n, depth, alpha, wide_a.data, wide_a.step, wide_b.data,
-                   wide_b.step, at == 0 ? 0.0f : 1.0f, to, step);
+    matrix_product(a.transposed, b.transposed, m, n, depth, alpha, wide_a.data, wide_a.step,
+                   wide_b.data, wide_b.step, at == 0 ? 0.0f : 1.0f, to, step);
   }
   if (!c.narrow) return;
-  for (int64_t i = 0; i < m; ++i) vec::narrow_row(sums + i * n, static_cast<Bf16*>(c.data) + i * c.step, n);
+  for (int64_t i = 0; i < m; ++i)
+    vec::narrow_row(sums + i * n, static_cast<Bf16*>(c.data) + i * c.step, n);
 }
 
-void widened_product(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b, MatrixOut c) {
+void widened_product(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b,
+                     MatrixOut c) {
   for (int64_t i = 0; i < m; i += kRows) {
     for (int64_t j = 0; j < n; j += kColumns) {
-      widened_block(std::min(kRows, m - i), std::min(kColumns, n - j), k, alpha, from(a, i, 0), from(b, 0, j),
-                    from(c, i, j));
+      widened_block(std::min(kRows, m - i), std::min(kColumns, n - j), k, alpha, from(a, i, 0),
+                    from(b, 0, j), from(c, i, j));
     }
   }
 }
 
 }  // namespace
 
-void matrix_product(Pool* pool, int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b,
-                    MatrixOut c) {
+void matrix_product(Pool* pool, int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a,
+                    MatrixIn b, MatrixOut c) {
   if (!a.narrow && !b.narrow && !c.narrow) {
-    return matrix_product(pool, a.transposed, b.transposed, m, n, k, alpha, static_cast<const float*>(a.data),
-                          a.step, static_cast<const float*>(b.data), b.step, 0, static_cast<float*>(c.data),
-                          c.step);
+    return matrix_product(
+        pool, a.transposed, b.transposed, m, n, k, alpha, static_cast<const float*>(a.data), a.step,
+        static_cast<const float*>(b.data), b.step, 0, static_cast<float*>(c.data), c.step);
   }
   if (m == 0 || n == 0) return;
   // Below it widening costs as little, and needs no primitive to be made first.
@@ -193,8 +198,8 @@ void matrix_product(Pool* pool, int64_t m, int64_t n, int64_t k, float alpha, Ma
   parallel(pool, ceil_div(m, t.m) * columns, [&](int64_t i) {
     const int64_t row = i / columns * t.m, column = i % columns * t.n;
     const auto product = as_they_are ? bf16_product : widened_product;
-    product(std::min(t.m, m - row), std::min(t.n, n - column), k, alpha, from(a, row, 0), from(b, 0, column),
-            from(c, row, column));
+    product(std::min(t.m, m - row), std::min(t.n, n - column), k, alpha, from(a, row, 0),
+            from(b, 0, column), from(c, row, column));
   });
 }
 

@@ -45,8 +45,8 @@ struct MatrixOut {
 // C = alpha A B by the same tiles, sums in f32, a bf16 result rounded once. Two bf16 operands are
 // multiplied as they are where bf16_products() says so, else blocks of them are widened and
 // multiplied in f32.
-void matrix_product(Pool* pool, int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b,
-                    MatrixOut c);
+void matrix_product(Pool* pool, int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a,
+                    MatrixIn b, MatrixOut c);
 // The processor multiplies bf16 (AVX-512 BF16) and the library in use makes use of it.
 bool bf16_products();
 

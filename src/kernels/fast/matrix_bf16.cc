@@ -1,11 +1,11 @@
 #include "kernels/fast/matrix_bf16.h"
 
-#include <dnnl.hpp>
 #include <omp.h>
 
 #include <array>
 #include <bit>
 #include <cstring>
+#include <dnnl.hpp>
 #include <map>
 
 #include "base/error.h"
@@ -35,7 +35,8 @@ Product make(const Key& key) {
     const memory::dims strides = transposed ? memory::dims{1, step} : memory::dims{step, 1};
     return memory::desc({rows, columns}, memory::data_type::bf16, strides);
   };
-  Product p{lying(m, k, flags & 1, step_a), lying(k, n, flags & 2, step_b),
+  Product p{lying(m, k, flags & 1, step_a),
+            lying(k, n, flags & 2, step_b),
             memory::desc({m, n}, flags & 4 ? memory::data_type::bf16 : memory::data_type::f32,
                          memory::dims{step_c, 1}),
             {}};
@@ -55,7 +56,8 @@ Product make(const Key& key) {
 // then need few primitives.
 int64_t common_part(int64_t n) {
   constexpr int64_t kWhole = 64;
-  return n >= kWhole ? n / kWhole * kWhole : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)));
+  return n >= kWhole ? n / kWhole * kWhole
+                     : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)));
 }
 
 void run(const Key& key, const void* a, const void* b, void* c) {
@@ -67,8 +69,10 @@ void run(const Key& key, const void* a, const void* b, void* c) {
   auto at = made.find(key);
   if (at == made.end()) at = made.emplace(key, make(key)).first;
   const Product& p = at->second;
-  memory in_a(p.a, engine(), const_cast<void*>(a)), in_b(p.b, engine(), const_cast<void*>(b)), out(p.c, engine(), c);
-  p.primitive.execute(stream, {{DNNL_ARG_SRC, in_a}, {DNNL_ARG_WEIGHTS, in_b}, {DNNL_ARG_DST, out}});
+  memory in_a(p.a, engine(), const_cast<void*>(a)), in_b(p.b, engine(), const_cast<void*>(b)),
+      out(p.c, engine(), c);
+  p.primitive.execute(stream,
+                      {{DNNL_ARG_SRC, in_a}, {DNNL_ARG_WEIGHTS, in_b}, {DNNL_ARG_DST, out}});
   stream.wait();
 }
 
@@ -82,9 +86,11 @@ bool has_bf16_products() {
   return has;
 }
 
-void bf16_product(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b, MatrixOut c) {
+void bf16_product(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b,
+                  MatrixOut c) {
   const auto behind = [](const MatrixIn& x, int64_t rows, int64_t columns) {
-    return static_cast<const Bf16*>(x.data) + (x.transposed ? columns * x.step + rows : rows * x.step + columns);
+    return static_cast<const Bf16*>(x.data) +
+           (x.transposed ? columns * x.step + rows : rows * x.step + columns);
   };
   const int64_t flags = a.transposed | b.transposed << 1 | c.narrow << 2;
   const int64_t scale = std::bit_cast<uint32_t>(alpha);
@@ -93,7 +99,8 @@ void bf16_product(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, Matr
     void* to = static_cast<std::byte*>(c.data) + row * c.step * (c.narrow ? 2 : 4);
     for (int64_t at = 0; at < k;) {
       const int64_t depth = c.narrow ? k : common_part(k - at);  // a narrow result is rounded once
-      run({rows, n, depth, a.step, b.step, c.step, flags, scale, at > 0}, behind(a, row, at), behind(b, at, 0), to);
+      run({rows, n, depth, a.step, b.step, c.step, flags, scale, at > 0}, behind(a, row, at),
+          behind(b, at, 0), to);
       at += depth;
     }
     row += rows;

@@ -8,6 +8,7 @@ namespace myriad {
 // Of the processor.
 bool has_bf16_products();
 // C = alpha A B, single-threaded; A, B: bf16, k > 0. Only where has_bf16_products().
-void bf16_product(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b, MatrixOut c);
+void bf16_product(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b,
+                  MatrixOut c);
 
 }  // namespace myriad

@@ -31,8 +31,8 @@ struct Streams {
   // Elements of a row that can be taken at a time.
   int64_t most(int64_t n) const { return narrow ? std::min(n, kChunk) : n; }
   using Buffers = float[kMaxOperands][kChunk];
-  vec::Factors factors(const LoopNest& nest, const Loop& row, const Offsets& from, int64_t first, int64_t n,
-                       Buffers& buffers) const {
+  vec::Factors factors(const LoopNest& nest, const Loop& row, const Offsets& from, int64_t first,
+                       int64_t n, Buffers& buffers) const {
     vec::Factors f;
     f.n = nest.operands;
     for (int k = 0; k < f.n; ++k) {
@@ -64,20 +64,19 @@ void run_map(const KernelCall& call, double attr_scale) {
   const auto outer = nest.out_loops().first(std::max(0, nest.outs - 1));
   const int64_t block = in.most(kBlock);
   const int64_t rows = points(outer), pieces = std::max<int64_t>(1, ceil_div(row.size, block));
-  parallel_blocks(
-      call.pool, rows * pieces, std::min(row.size, block), [&](int64_t lo, int64_t hi) {
-        Streams::Buffers buffers;
-        float made[kChunk];
-        Walk walk(outer, lo / pieces);
-        for (int64_t i = lo; i < hi; ++i) {
-          const int64_t first = i % pieces * block, n = std::min(block, row.size - first);
-          const int64_t to = walk.at()[kOut] + first;
-          vec::product_row(in.factors(nest, row, walk.at(), first, n, buffers),
-                           static_cast<float>(in.scale), target_row(call.outs[0], to, made), n);
-          finish_row(call.outs[0], to, n, made);
-          if ((i + 1) % pieces == 0) walk.next();
-        }
-      });
+  parallel_blocks(call.pool, rows * pieces, std::min(row.size, block), [&](int64_t lo, int64_t hi) {
+    Streams::Buffers buffers;
+    float made[kChunk];
+    Walk walk(outer, lo / pieces);
+    for (int64_t i = lo; i < hi; ++i) {
+      const int64_t first = i % pieces * block, n = std::min(block, row.size - first);
+      const int64_t to = walk.at()[kOut] + first;
+      vec::product_row(in.factors(nest, row, walk.at(), first, n, buffers),
+                       static_cast<float>(in.scale), target_row(call.outs[0], to, made), n);
+      finish_row(call.outs[0], to, n, made);
+      if ((i + 1) % pieces == 0) walk.next();
+    }
+  });
 }
 
 }  // namespace
@@ -125,25 +124,25 @@ void dot(const KernelCall& call) {
   const Loop& row = nest.sum[nest.sums - 1];
   const auto outer = nest.sum_loops().first(nest.sums - 1);
   const int64_t rows = points(outer), most = in.most(row.size);
-  parallel_blocks(
-      call.pool, points(nest.out_loops()), rows * row.size, [&](int64_t lo, int64_t hi) {
-        Streams::Buffers buffers;
-        Walk to(nest.out_loops(), lo);
-        for (int64_t i = lo; i < hi; ++i, to.next()) {
-          double sum = 0;
-          Walk walk(outer);
-          for (int64_t j = 0; j < rows; ++j, walk.next()) {
-            const Offsets from = plus(to.at(), walk.at());
-            for (int64_t first = 0; first < row.size; first += most) {
-              const int64_t n = std::min(most, row.size - first);
-              sum += vec::dot_row(in.factors(nest, row, from, first, n, buffers), n);
-            }
-          }
-          const float rounded = static_cast<float>(sum * in.scale);
-          *target_row(call.outs[0], to.at()[kOut], buffers[0]) = rounded;
-          finish_row(call.outs[0], to.at()[kOut], 1, buffers[0]);
-        }
-      });
+  parallel_blocks(call.pool, points(nest.out_loops()), rows * row.size,
+                  [&](int64_t lo, int64_t hi) {
+                    Streams::Buffers buffers;
+                    Walk to(nest.out_loops(), lo);
+                    for (int64_t i = lo; i < hi; ++i, to.next()) {
+                      double sum = 0;
+                      Walk walk(outer);
+                      for (int64_t j = 0; j < rows; ++j, walk.next()) {
+                        const Offsets from = plus(to.at(), walk.at());
+                        for (int64_t first = 0; first < row.size; first += most) {
+                          const int64_t n = std::min(most, row.size - first);
+                          sum += vec::dot_row(in.factors(nest, row, from, first, n, buffers), n);
+                        }
+                      }
+                      const float rounded = static_cast<float>(sum * in.scale);
+                      *target_row(call.outs[0], to.at()[kOut], buffers[0]) = rounded;
+                      finish_row(call.outs[0], to.at()[kOut], 1, buffers[0]);
+                    }
+                  });
 }
 
 const char* columns_declines(const Op& op, const LabelSizes& local, DType real) {
@@ -177,7 +176,8 @@ void columns(const KernelCall& call) {
       std::fill_n(part, n, 0.0f);
       const int64_t end = std::min(terms, j + kRowsInF32);
       for (; j < end; ++j, walk.next()) {
-        vec::add_product_row(in.factors(nest, row, plus(to.at(), walk.at()), first, n, buffers), part, n);
+        vec::add_product_row(in.factors(nest, row, plus(to.at(), walk.at()), first, n, buffers),
+                             part, n);
       }
       for (int64_t c = 0; c < n; ++c) total[c] += static_cast<double>(part[c]);
     }

@@ -17,8 +17,8 @@ int64_t most_rows(const LabelSizes& local) {
 }
 
 // to = the sum of n elements from `column` on of the rows of the list, left to right.
-void sum_rows(const Tensor& x, int64_t width, int64_t column, const int32_t* lo, const int32_t* hi, float* to,
-              int64_t n) {
+void sum_rows(const Tensor& x, int64_t width, int64_t column, const int32_t* lo, const int32_t* hi,
+              float* to, int64_t n) {
   constexpr int kMost = 8;
   float buffers[kMost][kChunk];
   const float* terms[kMost + 1];
@@ -26,7 +26,8 @@ void sum_rows(const Tensor& x, int64_t width, int64_t column, const int32_t* lo,
   for (bool first = true; lo != hi; first = false) {
     int k = 0;
     if (!first) terms[k++] = to;
-    for (int b = 0; b < kMost && lo != hi; ++b) terms[k++] = load_row(x, *lo++ * width + column, n, buffers[b]);
+    for (int b = 0; b < kMost && lo != hi; ++b)
+      terms[k++] = load_row(x, *lo++ * width + column, n, buffers[b]);
     vec::add_row(terms, k, to, n);
   }
 }
@@ -55,8 +56,7 @@ size_t combine_scratch(const Op&, const LabelSizes& local, DType) {
 void combine(const KernelCall& call) {
   const Tensor& y = call.outs[0];
   const int64_t tokens = y.size[0] * y.size[1];
-  if (!no_f64(call) || tokens != call.local.at('b') * call.local.at('s'))
-    return ref::combine(call);
+  if (!no_f64(call) || tokens != call.local.at('b') * call.local.at('s')) return ref::combine(call);
   begin(call);
   CHECK(call.rows->n <= most_rows(call.local) && call.rows->n <= INT32_MAX, "{} rows for {} tokens",
         call.rows->n, tokens);

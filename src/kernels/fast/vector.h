@@ -25,14 +25,16 @@ void add_product_row(const Factors& x, float* acc, int64_t n);
 // sum of the products
 double dot_row(const Factors& x, int64_t n);
 
-// Between storage and what is computed with; narrowing rounds to nearest, ties to even, and keeps NaN.
+// Between storage and what is computed with; narrowing rounds to nearest, ties to even, and keeps
+// NaN.
 void widen_row(const Bf16* x, float* y, int64_t n);
 void narrow_row(const float* x, Bf16* y, int64_t n);
 
 // out = in[0] + in[1] + ..., left to right
 void add_row(const float* const* in, int operands, float* out, int64_t n);
-// C = scale A op(B) of few rows, row-major, C of n columns: op(B) is k x n, `tb`: it lies transposed. What c[i][j] is depends on
-// row i of A and column j of B alone: every sum runs over k in one order.
+// C = scale A op(B) of few rows, row-major, C of n columns: op(B) is k x n, `tb`: it lies
+// transposed. What c[i][j] is depends on row i of A and column j of B alone: every sum runs over k
+// in one order.
 struct FewRows {
   const float *a, *b;
   int64_t lda, ldb, ldc, m, k;

@@ -246,13 +246,15 @@ void NarrowRow(const float* HWY_RESTRICT x, uint16_t* HWY_RESTRICT y, int64_t n)
   const U32 wide;
   const hn::Rebind<int32_t, F> whole;
   const U16 half;
-  const auto one = hn::Set(wide, 1), below_half = hn::Set(wide, 0x7fff), quiet = hn::Set(wide, 0x400000);
+  const auto one = hn::Set(wide, 1), below_half = hn::Set(wide, 0x7fff),
+             quiet = hn::Set(wide, 0x400000);
   each_vector(d, n, [&](auto lanes, int64_t i) HWY_ATTR {
     const VF v = lanes.load(d, x + i);
     const auto bits = hn::BitCast(wide, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), one);
     const auto rounded = hn::Add(bits, hn::Add(below_half, odd));
-    const auto kept = hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(v)), hn::Or(bits, quiet), rounded);
+    const auto kept =
+        hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(v)), hn::Or(bits, quiet), rounded);
     lanes.store(hn::DemoteTo(half, hn::BitCast(whole, hn::ShiftRight<16>(kept))), half, y + i);
   });
 }

@@ -169,8 +169,9 @@ void rope(const KernelCall& call) {
 
 void attention(const KernelCall& call) {
   begin(call);
-  by_reals(call.ins[0].dtype, call.outs[1].dtype,
-           [&](auto of_q, auto of_lse) { attention_typed<decltype(of_q), decltype(of_lse)>(call); });
+  by_reals(call.ins[0].dtype, call.outs[1].dtype, [&](auto of_q, auto of_lse) {
+    attention_typed<decltype(of_q), decltype(of_lse)>(call);
+  });
 }
 
 void attention_grad(const KernelCall& call) {
@@ -178,7 +179,8 @@ void attention_grad(const KernelCall& call) {
   const Dims d(call.ins[0], call.ins[1], call.ins[2]);
   by_reals(call.ins[0].dtype, call.ins[4].dtype, [&](auto of_q, auto of_lse) {
     for (int64_t b = 0; b < d.b; ++b)
-      for (int64_t g = 0; g < d.g; ++g) attention_grad_group<decltype(of_q), decltype(of_lse)>(call, d, b, g);
+      for (int64_t g = 0; g < d.g; ++g)
+        attention_grad_group<decltype(of_q), decltype(of_lse)>(call, d, b, g);
   });
 }
 

@@ -45,7 +45,8 @@ void pick(const KernelCall& call) {
     using T = decltype(to);
     for (int64_t i = 0; i < n; ++i) {
       const int64_t j = local_index(ids[i], lo, v);
-      call.outs[0].as<T>()[i] = j < 0 ? T(0) : static_cast<T>(z.as<decltype(from)>()[i / k * v + j]);
+      call.outs[0].as<T>()[i] =
+          j < 0 ? T(0) : static_cast<T>(z.as<decltype(from)>()[i / k * v + j]);
     }
   });
 }
@@ -116,7 +117,8 @@ void place_rows(const KernelCall& call) {
     if (at < 0) continue;
     CHECK(at < places, "place {} of {}", at, places);
     const int64_t row = i / rows.size[1] * places + at;
-    std::memcpy(to.data + static_cast<size_t>(row) * bytes, rows.data + static_cast<size_t>(i) * bytes, bytes);
+    std::memcpy(to.data + static_cast<size_t>(row) * bytes,
+                rows.data + static_cast<size_t>(i) * bytes, bytes);
   }
 }
 

@@ -1,6 +1,6 @@
-// Plain-loop kernels for f32, f64 and bf16: the oracle for the fast ones, and what f64 runs on. Sums are
-// kept in double and rounded once, unless a line says otherwise. All run in line and take any
-// sizes.
+// Plain-loop kernels for f32, f64 and bf16: the oracle for the fast ones, and what f64 runs on.
+// Sums are kept in double and rounded once, unless a line says otherwise. All run in line and take
+// any sizes.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -48,7 +48,8 @@ void rounds(const KernelCall& call);
 size_t experts_scratch(const Op& op, const LabelSizes& local, DType real);  // but for count
 
 void dispatch(const KernelCall& call);  // ref/routed.cc
-void combine(const KernelCall& call);   // sums in the tensor's own type (bf16: in float), in the order of rows
+void combine(const KernelCall&
+                 call);  // sums in the tensor's own type (bf16: in float), in the order of rows
 void leads(const KernelCall& call);
 void spread(const KernelCall& call);
 void collapse(const KernelCall& call);

@@ -26,16 +26,16 @@ class Leads {
     const RowSet &rows = *call_.rows, &leads = *call_.leads;
     const int64_t node = node_of(a, call_.e.lo + rows.e[row]);
     const int32_t* chosen = call_.ins[1].as<int32_t>() + token_(row) * choices_;
-    const int32_t* lead = std::find_if(chosen, chosen + choices_, [&](int32_t e) {
-      return e >= 0 && node_of(a, e) == node;
-    });
+    const int32_t* lead = std::find_if(chosen, chosen + choices_,
+                                       [&](int32_t e) { return e >= 0 && node_of(a, e) == node; });
     CHECK(lead != chosen + choices_, "row {}: its token has no lead on node {}", row, node);
     const auto e = static_cast<int32_t>(*lead - call_.e.lo);
     const auto first = std::lower_bound(leads.e, leads.e + leads.n, e) - leads.e;
     const auto last = std::upper_bound(leads.e + first, leads.e + leads.n, e) - leads.e;
     for (int64_t lo = first, hi = last; lo < hi;) {  // ordered by (b, s)
       const int64_t i = (lo + hi) / 2;
-      const auto here = std::pair(leads.b[i], leads.s[i]), want = std::pair(rows.b[row], rows.s[row]);
+      const auto here = std::pair(leads.b[i], leads.s[i]),
+                 want = std::pair(rows.b[row], rows.s[row]);
       if (here == want) return i;
       (here < want ? lo : hi) = here < want ? i + 1 : i;
     }

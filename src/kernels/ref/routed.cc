@@ -24,7 +24,8 @@ template <class T, class Sum>
 void add_rows(const KernelCall& call, const TokensOfRows& token, const T* x, Sum* sums) {
   for (int64_t i = 0; i < call.rows->n; ++i) {
     Sum* to = sums + token(i) * token.width;
-    for (int64_t d = 0; d < token.width; ++d) to[d] = static_cast<Sum>(to[d] + x[i * token.width + d]);
+    for (int64_t d = 0; d < token.width; ++d)
+      to[d] = static_cast<Sum>(to[d] + x[i * token.width + d]);
   }
 }
 

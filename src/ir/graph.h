@@ -53,66 +53,69 @@ struct Value {
   bool temporary() const { return name[0] == '%'; }
 };
 
+// clang-format off
 enum class Row : uint8_t {
-  contract,   // any einsum of 1 to 4 operands, times attrs.scale
-  broadcast,  // "bs->bsd"
-  add,        // n-ary, equal labels
-  cast,       // to another real type; narrowing rounds to nearest, ties to even
-  rsqrt,      // (a x + b)^-1/2
-  recip,      // 1 / x
+  contract,         // any einsum of 1 to 4 operands, times attrs.scale
+  broadcast,        // "bs->bsd"
+  add,              // n-ary, equal labels
+  cast,             // to another real type; narrowing rounds to nearest, ties to even
+  rsqrt,            // (a x + b)^-1/2
+  recip,            // 1 / x
   log,
-  silu,       // x sigmoid(x)
-  silu_grad,  // (x, dy) -> dx
+  silu,             // x sigmoid(x)
+  silu_grad,        // (x, dy) -> dx
   sigmoid,
-  sigmoid_grad,  // (y, dy) -> dx
-  gelu,          // x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)): the tanh form
-  gelu_grad,     // (x, dy) -> dx
-  softmax,       // "bsx->bsx" over the last label
-  max_stop,      // "bsv->bs", pending maximum; no gradient
-  sum_exp,       // "bsv,bs->bs": sum over v of exp(z - m)
-  exp_scale,     // "bsv,bs,bs->bsv": exp(z - m) dy
-  pick,    // "bsv,bs->bs" or "bsx,bsj->bsj": z at the index, 0 where the index is not in the local
-           // range
-  unpick,  // "bs,bs->bsv" or "bsj,bsj->bsx": its transpose
-  topk,    // "bsx->bsj" or "bsx,x->bsj": the k largest (with the bias added), ties to the lower
-           // expert; attrs.k, groups
-  count,   // "bsj->x" (or "bx"): how often each expert was chosen, as a real number
-  fits,    // "bsj->bsj": 1 where the choice is within attrs.capacity of its expert, counted in the
-           // order (b, s, j), else 0
-  window,  // "bsj->bsj": the choices of the running round, -1 for others; attrs.parts, bound
-  rounds,  // "bsj->": how many rounds there are (i32), pending maximum
-  dispatch,  // "bsd,bsj->ebsd": rows of the chosen pairs
-  combine,   // "ebsd,bsj->bsd": its transpose: sum over the chosen experts, in order of e
-  leads,  // "bsj->bsj": of a token's choices on each of attrs.parts nodes the lowest expert, -1 for
-          // others
-  spread,    // "ebsd,bsj,bsj->ebsd": from rows of leads those of all choices on the node; e cut by
-             // nodes at most
-  collapse,  // "ebsd,bsj,bsj->ebsd": its transpose: sum over a token's rows on a node, in order of
-             // e
-  dispatch_w,  // "bsj,bsj->ebs": the weight of each pair
-  collect_w,   // "ebs,bsj->bsj": its transpose
-  balance,  // "x,x,->x": bias + attrs.a x sign(attrs.b - counts); unchanged where clip's factor is
-            // NaN
-  valid,    // "bs->bs": 1 where target >= 0, else 0
-  gather_rows,   // "vd,bs->bsd"
-  scatter_rows,  // "bsd,bs->vd": its transpose
-  place_rows,    // "btgh,bsgh,bs->btgh": the first with the rows of the second at the places given;
-                 // negative: nowhere. No gradient
-  rope,          // "bsgrh,bs->bsgrh" (or bsgh)
-  attention,     // q bsgrh, k btgh, v btgu, pos bs, pos bt, doc bs, doc bt -> o bsgru, lse bsgr
-  attention_grad,  // q, k, v, o, lse, do, pos, pos, doc, doc -> dq, dk, dv
-  slice,           // part [lo, lo + n) of dim attrs.label, renamed attrs.to
-  pad,             // its transpose
-  sum_exact,       // equal labels -> scalar of dtype exact: sum of the products of its operands
-  clip,  // sum of squares (exact), live -> factor, norm (f64): min(1, max / (norm + 1e-6)); NaN: no
-         // update
-  settle_exact,  // exact scalar -> f64
-  adamw,         // p, g, m, v, factor, lr, left1, left2 -> p, m, v; unchanged where factor is NaN
-  read,          // state -> value
-  write,         // value -> state
-  accum,         // state += value; the first micro-batch of a step writes
+  sigmoid_grad,     // (y, dy) -> dx
+  gelu,             // x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)): the tanh form
+  gelu_grad,        // (x, dy) -> dx
+  softmax,          // "bsx->bsx" over the last label
+  max_stop,         // "bsv->bs", pending maximum; no gradient
+  sum_exp,          // "bsv,bs->bs": sum over v of exp(z - m)
+  exp_scale,        // "bsv,bs,bs->bsv": exp(z - m) dy
+  pick,             // "bsv,bs->bs" or "bsx,bsj->bsj": z at the index, 0 where the index is not in
+                    // the local range
+  unpick,           // "bs,bs->bsv" or "bsj,bsj->bsx": its transpose
+  topk,             // "bsx->bsj" or "bsx,x->bsj": the k largest (with the bias added), ties to the
+                    // lower expert; attrs.k, groups
+  count,            // "bsj->x" (or "bx"): how often each expert was chosen, as a real number
+  fits,             // "bsj->bsj": 1 where the choice is within attrs.capacity of its expert, counted
+                    // in the order (b, s, j), else 0
+  window,           // "bsj->bsj": the choices of the running round, -1 for others; attrs.parts,
+                    // bound
+  rounds,           // "bsj->": how many rounds there are (i32), pending maximum
+  dispatch,         // "bsd,bsj->ebsd": rows of the chosen pairs
+  combine,          // "ebsd,bsj->bsd": its transpose: sum over the chosen experts, in order of e
+  leads,            // "bsj->bsj": of a token's choices on each of attrs.parts nodes the lowest
+                    // expert, -1 for others
+  spread,           // "ebsd,bsj,bsj->ebsd": from rows of leads those of all choices on the node; e
+                    // cut by nodes at most
+  collapse,         // "ebsd,bsj,bsj->ebsd": its transpose: sum over a token's rows on a node, in
+                    // order of e
+  dispatch_w,       // "bsj,bsj->ebs": the weight of each pair
+  collect_w,        // "ebs,bsj->bsj": its transpose
+  balance,          // "x,x,->x": bias + attrs.a x sign(attrs.b - counts); unchanged where clip's
+                    // factor is NaN
+  valid,            // "bs->bs": 1 where target >= 0, else 0
+  gather_rows,      // "vd,bs->bsd"
+  scatter_rows,     // "bsd,bs->vd": its transpose
+  place_rows,       // "btgh,bsgh,bs->btgh": the first with the rows of the second at the places
+                    // given; negative: nowhere. No gradient
+  rope,             // "bsgrh,bs->bsgrh" (or bsgh)
+  attention,        // q bsgrh, k btgh, v btgu, pos bs, pos bt, doc bs, doc bt -> o bsgru, lse bsgr
+  attention_grad,   // q, k, v, o, lse, do, pos, pos, doc, doc -> dq, dk, dv
+  slice,            // part [lo, lo + n) of dim attrs.label, renamed attrs.to
+  pad,              // its transpose
+  sum_exact,        // equal labels -> scalar of dtype exact: sum of the products of its operands
+  clip,             // sum of squares (exact), live -> factor, norm (f64): min(1, max / (norm +
+                    // 1e-6)); NaN: no update
+  settle_exact,     // exact scalar -> f64
+  adamw,            // p, g, m, v, factor, lr, left1, left2 -> p, m, v; unchanged where factor is NaN
+  read,             // state -> value
+  write,            // value -> state
+  accum,            // state += value; the first micro-batch of a step writes
   count_
 };
+// clang-format on
 constexpr int kRows = static_cast<int>(Row::count_);
 
 enum class RopeStyle : uint8_t { half, interleaved };
@@ -129,13 +132,13 @@ struct Attrs {
   RopeStyle style = RopeStyle::half;
   int sign = 1;    // rope: -1 turns back
   double max = 0;  // clip; 0: no clipping
-  int64_t k = 0, groups = 0,
-          kept_groups = 0;  // topk: choices; groups of experts of which so many stay (0: no groups)
-  int64_t capacity = 0;     // fits: choices an expert takes
-  int64_t parts = 1,
-          bound = 0;  // window, rounds: ranks that share the experts; rows each takes a round
-  int64_t experts =
-      0;  // fits, window, rounds; leads, spread, collapse (parts: nodes that share them)
+  // topk: choices; groups of experts of which so many stay (0: no groups)
+  int64_t k = 0, groups = 0, kept_groups = 0;
+  int64_t capacity = 0;  // fits: choices an expert takes
+  // window, rounds: ranks that share the experts, rows each takes a round; leads, spread, collapse:
+  // nodes that share them
+  int64_t parts = 1, bound = 0;
+  int64_t experts = 0;  // fits, window, rounds, leads, spread, collapse
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;  // adamw
   std::string state;  // read, write, accum: "p:NAME" etc., see ir/program.h
   bool operator==(const Attrs&) const = default;

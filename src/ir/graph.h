@@ -41,13 +41,12 @@ struct Value {
   std::string labels;
   Sizes sizes;
   DType dtype = DType::f32;
-  int gradient_of = -1;  // a named gradient: of that value
-  int heading = -1;      // an unnamed contribution to the gradient of that value
-  int routing = -1;      // of a sparse value: the choices "bsj" (-1: none) that define its rows
-  double density = 1;    // of a sparse value: expected share of pairs that exist; of choices: of
-                         // those that are some
-  bool from_state =
-      false;  // what is read from a state, and its cast: its gradient has the state's type
+  int gradient_of = -1;     // a named gradient: of that value
+  int heading = -1;         // an unnamed contribution to the gradient of that value
+  int routing = -1;         // of a sparse value: the choices "bsj" (-1: none) that define its rows
+  double density = 1;       // of a sparse value: expected share of pairs that exist; of choices: of
+                            // those that are some
+  bool from_state = false;  // read from a state, or its cast: the gradient has the state's type
   bool from_experts = false;  // made by combine
   bool sparse() const { return routing >= 0; }
   bool temporary() const { return name[0] == '%'; }
@@ -138,7 +137,7 @@ struct Attrs {
   // window, rounds: ranks that share the experts, rows each takes a round; leads, spread, collapse:
   // nodes that share them
   int64_t parts = 1, bound = 0;
-  int64_t experts = 0;  // fits, window, rounds, leads, spread, collapse
+  int64_t experts = 0;                              // fits, window, rounds, leads, spread, collapse
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;  // adamw
   std::string state;  // read, write, accum: "p:NAME" etc., see ir/program.h
   bool operator==(const Attrs&) const = default;

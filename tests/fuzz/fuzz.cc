@@ -52,9 +52,13 @@ void read_safetensors(const fs::path& path) {
 
 void read_tokenizer(const fs::path& path) {
   const Bpe bpe = Bpe::load(path);
-  const std::vector<int32_t> ids =
-      bpe.encode_with_added("The <|endoftext|> 世界\n\n 42's e\u0301 \xff");
-  bpe.decode_text(ids);
+  bpe.decode_text(bpe.encode_with_added("The <|endoftext|> 世界\n\n 42's e\u0301"));
+  try {
+    bpe.encode(" \xff");
+  } catch (const Error& e) {  // no UTF-8, so a vocabulary need not have it: the text is at fault
+    CHECK(std::string_view(e.what()).find("0xFF has no token") != std::string_view::npos, "{}",
+          e.what());
+  }
 }
 
 void read_packed(const fs::path& path) {

@@ -137,6 +137,8 @@ struct Attrs {
   // window, rounds: ranks that share the experts, rows each takes a round; leads, spread, collapse:
   // nodes that share them
   int64_t parts = 1, bound = 0;
+  int64_t nodes =
+      0;  // window, rounds: above 0, a token's choices on a node go together, ir/rounds.h
   int64_t experts = 0;                              // fits, window, rounds, leads, spread, collapse
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;  // adamw
   std::string state;  // read, write, accum: "p:NAME" etc., see ir/program.h

@@ -111,6 +111,7 @@ bool parse_attr(Line& line, Attrs& a, const std::string& key) {
       {"capacity", &Attrs::capacity},
       {"parts", &Attrs::parts},
       {"bound", &Attrs::bound},
+      {"nodes", &Attrs::nodes},
       {"experts", &Attrs::experts}};
   const auto label = [&] {
     const Line before = line;

@@ -106,6 +106,7 @@ std::string print_attrs(const Attrs& a) {
   put_int(out, "capacity", a.capacity, d.capacity);
   put_int(out, "parts", a.parts, d.parts);
   put_int(out, "bound", a.bound, d.bound);
+  put_int(out, "nodes", a.nodes, d.nodes);
   put_int(out, "experts", a.experts, d.experts);
   put_real(out, "beta1", a.beta1, d.beta1);
   put_real(out, "beta2", a.beta2, d.beta2);

@@ -308,6 +308,56 @@ TEST(Window, CutsTheListsOfOwners) {
   }
 }
 
+// With nodes: every choice in one round, no owner above its bound, and a token's choices on a node
+// together unless one owner alone has no room for its part of them.
+TEST(Window, KeepsChoicesOnANodeTogether) {
+  for (const LabelSizes& sizes : kTokens) {
+    for (Spread spread : kSpreads) {
+      for (const auto& [parts, nodes] : {std::pair<int64_t, int64_t>{4, 2}, {3, 3}, {12, 4}}) {
+        for (int64_t bound : {1, 3, 7, 1000}) {
+          Trial w = counting(Row::window, "bsj->bsj", sizes, 9, spread);
+          w.out_types[0] = DType::i32;
+          Trial r = counting(Row::rounds, "bsj->", sizes, 9, spread);
+          r.out_types[0] = DType::i32;
+          w.op.attrs.parts = r.op.attrs.parts = parts;
+          w.op.attrs.bound = r.op.attrs.bound = bound;
+          w.op.attrs.nodes = r.op.attrs.nodes = nodes;
+          const auto rounds = static_cast<int64_t>(r.run_ref()[0].at(0));
+          const int64_t all = w.ins[0].tensor.elements(), k = w.ins[0].tensor.size[2];
+          std::vector<int64_t> round_of(static_cast<size_t>(all), -1);
+          for (w.round = 0; w.round < rounds; ++w.round) {
+            const auto y = w.run_ref();
+            std::vector<int64_t> taken(static_cast<size_t>(parts));
+            for (int64_t i = 0; i < all; ++i) {
+              if (y[0].at(i) < 0) continue;
+              ASSERT_EQ(y[0].at(i), w.ins[0].at(i));
+              ASSERT_EQ(round_of[static_cast<size_t>(i)], -1);
+              round_of[static_cast<size_t>(i)] = w.round;
+              for (int64_t p = 0; p < parts; ++p) {
+                const Range e = owned(9, parts, p);
+                if (y[0].at(i) >= static_cast<double>(e.lo) &&
+                    y[0].at(i) < static_cast<double>(e.hi))
+                  ASSERT_LE(++taken[static_cast<size_t>(p)], bound);
+              }
+            }
+          }
+          for (int64_t i = 0; i < all; ++i) {
+            ASSERT_EQ(round_of[static_cast<size_t>(i)] >= 0, w.ins[0].at(i) >= 0);
+            for (int64_t j = i / k * k; j < i && bound >= k; ++j) {
+              const auto node = [&](int64_t at) {
+                const auto e = static_cast<int64_t>(w.ins[0].at(at));
+                return ((e + 1) * nodes - 1) / 9;
+              };
+              if (w.ins[0].at(i) < 0 || w.ins[0].at(j) < 0 || node(i) != node(j)) continue;
+              ASSERT_EQ(round_of[static_cast<size_t>(i)], round_of[static_cast<size_t>(j)]);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Balance, StepsTowardsTheMean) {
   for (DType real : {DType::f32, DType::f64}) {
     Trial t(Row::balance, "x,x,->x", {"x", {3}}, real);

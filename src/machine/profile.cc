@@ -171,15 +171,12 @@ class Counter : public Machine {
   // The rounds of a run as rank's part of the rows sees them.
   const RoundsOf& rounds_of(int rank, const Action& a, const LoweredBody& body) {
     const Op* window = nullptr;
-    int64_t nodes = 1;
     const Step* step = nullptr;
     for (const Step& s : body.steps) {
       if (s.kind == StepKind::run && body.ops[s.op].row == Row::window) {
         step = &s;
         window = &body.ops[s.op];
       }
-      if (s.kind == StepKind::run && body.ops[s.op].row == Row::leads)
-        nodes = body.ops[s.op].attrs.parts;
     }
     CHECK(window && routing_, "{} needs recorded choices", body.name);
     const auto range = [&](char label) {
@@ -192,8 +189,8 @@ class Counter : public Machine {
     if (at == rounds_.end()) {
       const Choices& choices = routing_->at({a.unit, a.micro_batch});
       at = rounds_
-               .emplace(key, RoundsOf(choices, window->attrs.experts, body.parts, body.bound, nodes,
-                                      b, s))
+               .emplace(key, RoundsOf(choices, window->attrs.experts, body.parts, body.bound,
+                                      window->attrs.nodes, b, s))
                .first;
     }
     return at->second;

@@ -3,19 +3,25 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <span>
+
+#include "ir/rounds.h"
 
 namespace myriad {
 
 RoundsOf::RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64_t bound,
                    int64_t nodes, Range rows, Range positions) {
+  std::vector<int64_t> state(NodeRounds::state_size(parts, std::max<int64_t>(nodes, 1)));
+  NodeRounds together(experts, parts, std::max<int64_t>(nodes, 1), bound, state);
   for (int64_t b = rows.lo; b < rows.hi; ++b) {
     for (int64_t s = positions.lo; s < positions.hi; ++s) {
-      for (int64_t j = 0; j < choices.k; ++j) {
-        const int32_t e =
-            choices.expert[static_cast<size_t>((b * choices.sequence + s) * choices.k + j)];
-        if (e >= 0)
-          pairs_.push_back({e, static_cast<int32_t>(b), static_cast<int32_t>(s), 0, false});
-      }
+      const std::span<const int32_t> chosen(
+          choices.expert.data() + (b * choices.sequence + s) * choices.k,
+          static_cast<size_t>(choices.k));
+      together.token(chosen, [&](size_t j, int64_t round) {
+        pairs_.push_back({chosen[j], static_cast<int32_t>(b), static_cast<int32_t>(s),
+                          static_cast<int32_t>(round), false});
+      });
     }
   }
   std::stable_sort(pairs_.begin(), pairs_.end(),
@@ -27,10 +33,10 @@ RoundsOf::RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64
       ++owner;
       place = 0;
     }
-    p.round = bound > 0 ? static_cast<int32_t>(place / bound) : 0;
+    if (nodes == 0) p.round = bound > 0 ? static_cast<int32_t>(place / bound) : 0;
     ++place;
     rounds_ = std::max(rounds_, p.round + 1);
-    while (p.expert >= (node + 1) * experts / nodes) {
+    while (nodes > 0 && p.expert >= (node + 1) * experts / nodes) {
       ++node;
       led.clear();
     }

@@ -18,7 +18,7 @@ struct Choices {
 using Routing = std::map<std::pair<int, int>, Choices>;  // (unit, micro-batch)
 
 // The rounds in which the pairs of one part of the tokens run: the same rule as Row::window. nodes:
-// that share the experts as for Row::leads.
+// above 0, a token's choices on a node go together.
 class RoundsOf {
  public:
   RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64_t bound, int64_t nodes,

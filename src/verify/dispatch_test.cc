@@ -74,7 +74,8 @@ Rows by_definition(const Plan& p, int64_t n_experts, const Collected& choices, i
   return out;
 }
 
-void check(Setup s) {
+// Messages of all_to_all: more where there are more rounds.
+int64_t check(Setup s) {
   const Variant& v = experts();
   s.plan = resolve(s.plan, static_cast<int>(v.model.layers), v.rows);
   SCOPED_TRACE(show(s.plan));
@@ -124,6 +125,7 @@ void check(Setup s) {
       EXPECT_EQ(rows("all_gather") + rows("reduce_scatter"), 0);
       break;
   }
+  return measured.collectives.at("all_to_all").messages;
 }
 
 // A bound so wide that one round takes all.
@@ -156,6 +158,19 @@ TEST(Dispatch, RoundsGatherOnce) {
       p.expert_rows_bound = 0.3;
       check({p});
     }
+  }
+}
+
+// What a token has on a node goes in one round.
+TEST(Dispatch, RoundsRelayOnce) {
+  for (Plan p : {Plan{.dp = 4, .ep = 4, .ranks_per_node = 2},
+                 Plan{.dp = 2, .tp = 2, .ep = 4, .ranks_per_node = 2},
+                 Plan{.dp = 2, .tp = 2, .sp = true, .ep = 4, .ranks_per_node = 2}}) {
+    p.dispatch = Dispatch::node_relay;
+    p.expert_rows_bound = kOneRound;
+    const int64_t messages = check({p});
+    p.expert_rows_bound = 0.7;
+    EXPECT_GT(check({p}), messages);
   }
 }
 

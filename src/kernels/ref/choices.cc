@@ -1,4 +1,5 @@
 // Counting choices "bsj" of experts; a negative choice is none.
+#include "ir/rounds.h"
 #include "kernels/call.h"
 #include "kernels/ref/ref.h"
 
@@ -22,10 +23,28 @@ Range owned(const Attrs& a, int64_t p) {
   return {p * a.experts / a.parts, (p + 1) * a.experts / a.parts};
 }
 
+// Calls to(i, round) for the choices of all tokens in order; the number of rounds.
+template <class F>
+int64_t node_rounds(const KernelCall& call, F&& to) {
+  const Attrs& a = call.op->attrs;
+  const Tensor& idx = call.ins[0];
+  const auto k = static_cast<size_t>(idx.size[idx.dims - 1]);
+  NodeRounds rounds(
+      a.experts, a.parts, a.nodes, a.bound,
+      {reinterpret_cast<int64_t*>(call.scratch), NodeRounds::state_size(a.parts, a.nodes)});
+  for (int64_t i = 0; k > 0 && i < idx.elements(); i += static_cast<int64_t>(k)) {
+    rounds.token({idx.as<int32_t>() + i, k},
+                 [&](size_t j, int64_t round) { to(i + static_cast<int64_t>(j), round); });
+  }
+  return rounds.rounds();
+}
+
 }  // namespace
 
 size_t experts_scratch(const Op& op, const LabelSizes&, DType) {
-  return sizeof(int64_t) * static_cast<size_t>(op.attrs.experts);
+  const Attrs& a = op.attrs;
+  const size_t n = static_cast<size_t>(a.experts);
+  return sizeof(int64_t) * (a.nodes > 0 ? NodeRounds::state_size(a.parts, a.nodes) : n);
 }
 
 void count(const KernelCall& call) {
@@ -66,6 +85,14 @@ void fits(const KernelCall& call) {
 void window(const KernelCall& call) {
   begin(call);
   const Attrs& a = call.op->attrs;
+  if (a.nodes > 0) {
+    int32_t* now = call.outs[0].as<int32_t>();
+    std::fill_n(now, call.outs[0].elements(), -1);
+    node_rounds(call, [&](int64_t i, int64_t round) {
+      if (round == call.round) now[i] = call.ins[0].as<int32_t>()[i];
+    });
+    return;
+  }
   int64_t* place =
       reinterpret_cast<int64_t*>(call.scratch);  // in its owner's list: of the next pair
   count_experts(call, place);
@@ -88,6 +115,11 @@ void window(const KernelCall& call) {
 void rounds(const KernelCall& call) {
   begin(call);
   const Attrs& a = call.op->attrs;
+  if (a.nodes > 0) {
+    const int64_t most = node_rounds(call, [](int64_t, int64_t) {});
+    *call.outs[0].as<int32_t>() = static_cast<int32_t>(most);
+    return;
+  }
   int64_t* of_expert = reinterpret_cast<int64_t*>(call.scratch);
   count_experts(call, of_expert);
   int64_t most = 1;

@@ -1,0 +1,81 @@
+// Rounds of routed rows where a token's choices on one node go together.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "base/error.h"
+
+namespace myriad {
+
+// Experts are cut evenly over `parts` owners, and these over `nodes`. An owner takes at most
+// `bound` rows a round. Tokens come in order; the choices that one has on a node run in the node's
+// running round if every owner has room for them, else in the next, so that a token crosses to a
+// node once. Only choices that fill more than a whole round of one owner are parted.
+class NodeRounds {
+ public:
+  static size_t state_size(int64_t parts, int64_t nodes) {
+    return static_cast<size_t>(parts + nodes);
+  }
+  // state: of that size, any content.
+  NodeRounds(int64_t experts, int64_t parts, int64_t nodes, int64_t bound, std::span<int64_t> state)
+      : experts_(experts),
+        parts_(parts),
+        nodes_(nodes),
+        bound_(bound),
+        taken_(state.first(static_cast<size_t>(parts))),
+        running_(state.subspan(static_cast<size_t>(parts), static_cast<size_t>(nodes))) {
+    CHECK(parts % nodes == 0, "{} owners over {} nodes", parts, nodes);
+    std::fill(state.begin(), state.end(), 0);
+  }
+
+  // The next token: calls to(j, round) for each of its choices but negative ones.
+  template <class F>
+  void token(std::span<const int32_t> chosen, F&& to) {
+    for (size_t j = 0; j < chosen.size(); ++j) {
+      if (chosen[j] < 0 || seen(chosen, j)) continue;
+      const int64_t node = node_of(chosen[j]);
+      if (!fits(chosen, node)) advance(node);
+      for (size_t i = j; i < chosen.size(); ++i) {
+        if (chosen[i] < 0 || node_of(chosen[i]) != node) continue;
+        int64_t& taken = taken_[static_cast<size_t>(owner_of(chosen[i]))];
+        if (bound_ > 0 && taken == bound_) advance(node);
+        ++taken;
+        to(i, running_[static_cast<size_t>(node)]);
+      }
+    }
+  }
+  int64_t rounds() const { return 1 + *std::max_element(running_.begin(), running_.end()); }
+
+ private:
+  // Owner p has the experts [p E / n, (p + 1) E / n).
+  int64_t owner_of(int64_t expert) const { return ((expert + 1) * parts_ - 1) / experts_; }
+  int64_t node_of(int64_t expert) const { return owner_of(expert) / (parts_ / nodes_); }
+  bool seen(std::span<const int32_t> chosen, size_t j) const {
+    return std::any_of(chosen.begin(), chosen.begin() + static_cast<int64_t>(j),
+                       [&](int32_t e) { return e >= 0 && node_of(e) == node_of(chosen[j]); });
+  }
+  bool fits(std::span<const int32_t> chosen, int64_t node) const {
+    return bound_ <= 0 || std::all_of(chosen.begin(), chosen.end(), [&](int32_t e) {
+             if (e < 0 || node_of(e) != node) return true;
+             const int64_t owner = owner_of(e);
+             const auto wanted = std::count_if(chosen.begin(), chosen.end(), [&](int32_t other) {
+               return other >= 0 && owner_of(other) == owner;
+             });
+             return taken_[static_cast<size_t>(owner)] + wanted <= bound_;
+           });
+  }
+  void advance(int64_t node) {
+    const int64_t owners = parts_ / nodes_;
+    const auto first = taken_.begin() + node * owners;
+    if (std::all_of(first, first + owners, [](int64_t n) { return n == 0; })) return;
+    ++running_[static_cast<size_t>(node)];
+    std::fill(first, first + owners, 0);
+  }
+
+  int64_t experts_, parts_, nodes_, bound_;
+  std::span<int64_t> taken_, running_;  // rows of an owner in its running round; that of a node
+};
+
+}  // namespace myriad

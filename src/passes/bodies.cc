@@ -90,6 +90,7 @@ class Bodies {
     for (Op& op : piece.forward.ops) {
       if (op.row != Row::window && op.row != Row::rounds) continue;
       op.attrs.parts = plan_.ep;
+      op.attrs.nodes = plan_.dispatch == Dispatch::node_relay ? nodes_of_experts(plan_) : 0;
       const double even =
           static_cast<double>(largest_part(rows, cuts[0]) * largest_part(op.size.at('s'), cuts[1]) *
                               op.size.at('j')) /

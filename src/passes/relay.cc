@@ -27,7 +27,6 @@ void relay(Piece& piece, int nodes) {
   int leads = -1;
   for (Op& op : piece.forward.ops) {
     b.part = op.part;
-    if (op.row == Row::window || op.row == Row::rounds) op.attrs.nodes = nodes;
     const int now = op.row == Row::dispatch || op.row == Row::combine ? op.ins[1] : -1;
     const Attrs attrs = now < 0 ? Attrs{} : Attrs{.parts = nodes, .experts = op.size.at('e')};
     if (op.row == Row::dispatch) {

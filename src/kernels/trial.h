@@ -12,6 +12,7 @@
 
 #include "ir/rows.h"
 #include "kernels/call.h"
+#include "kernels/element.h"
 #include "kernels/kernel.h"
 
 namespace myriad {
@@ -52,41 +53,8 @@ struct Block {
     }
     return true;
   }
-  double at(int64_t i) const {
-    switch (tensor.dtype) {
-      case DType::f32:
-        return tensor.as<float>()[i];
-      case DType::f64:
-        return tensor.as<double>()[i];
-      case DType::bf16:
-        return static_cast<double>(tensor.as<Bf16>()[i]);
-      case DType::i32:
-        return tensor.as<int32_t>()[i];
-      case DType::exact:
-        return tensor.as<ExactSum>()[i].value();
-    }
-    return 0;
-  }
-  void set(int64_t i, double x) const {
-    switch (tensor.dtype) {
-      case DType::f32:
-        tensor.as<float>()[i] = static_cast<float>(x);
-        break;
-      case DType::f64:
-        tensor.as<double>()[i] = x;
-        break;
-      case DType::bf16:
-        tensor.as<Bf16>()[i] = Bf16(x);
-        break;
-      case DType::i32:
-        tensor.as<int32_t>()[i] = static_cast<int32_t>(x);
-        break;
-      case DType::exact:
-        tensor.as<ExactSum>()[i].clear();
-        tensor.as<ExactSum>()[i].add(x);
-        break;
-    }
-  }
+  double at(int64_t i) const { return element(tensor, i); }
+  void set(int64_t i, double x) const { set_element(tensor, i, x); }
 };
 
 struct Trial {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "kernels/element.h"
 #include "machine/exec.h"
 
 namespace myriad {
@@ -21,22 +22,6 @@ void for_each_element(const Tensor& t, const Sizes& sizes, const F& f) {
     f(i, global);
     for (int d = t.dims - 1; d >= 0 && ++at[d] == t.size[d]; --d) at[d] = 0;
   }
-}
-
-double element(const Tensor& t, int64_t i) {
-  switch (t.dtype) {
-    case DType::f32:
-      return t.as<float>()[i];
-    case DType::f64:
-      return t.as<double>()[i];
-    case DType::bf16:
-      return static_cast<double>(t.as<Bf16>()[i]);
-    case DType::i32:
-      return t.as<int32_t>()[i];
-    case DType::exact:
-      return t.as<ExactSum>()[i].value();
-  }
-  return 0;
 }
 
 }  // namespace

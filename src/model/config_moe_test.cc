@@ -1,19 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "base/error.h"
 #include "model/config.h"
+#include "model/testing.h"
 
 namespace myriad {
 namespace {
 
 using nlohmann::json;
-
-json golden(const std::string& name, const char* file = "config") {
-  std::ifstream in(fmt::format("{}/tests/golden/{}/{}.json", MYRIAD_SOURCE, name, file));
-  return json::parse(in);
-}
 
 // examples/telechat2-39b.yaml, as the run file's reader hands it over.
 json telechat_39b() {
@@ -49,22 +42,6 @@ json deepseek_router() {
             {"routing", {{"bias_update_rate", 0.001}, {"z", 0.01}, {"scope", "sequence"}}}});
   return c;
 }
-
-template <typename F>
-std::string refusal(json config, F change) {
-  change(config);
-  try {
-    read_config(config, "some/config.json");
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("some/config.json"), std::string::npos) << e.what();
-    return e.what();
-  }
-  return "accepted";
-}
-
-#define EXPECT_REFUSED(config, change, part)                                        \
-  EXPECT_NE(refusal(config, [](json& c) { change; }).find(part), std::string::npos) \
-      << refusal(config, [](json& c) { change; })
 
 TEST(MoeConfig, ReadsTheGoldens) {
   const ModelConfig mixtral = read_config(golden("mixtral"), "c");

@@ -2,37 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "base/error.h"
 #include "model/emit.h"
+#include "model/testing.h"
 
 namespace myriad {
 namespace {
 
 using nlohmann::json;
-
-json golden(const std::string& name) {
-  std::ifstream file(std::string(MYRIAD_SOURCE) + "/tests/golden/" + name + "/config.json");
-  return json::parse(file);
-}
-
-// What read_config says of `config` after `change`.
-template <typename F>
-std::string refusal(json config, F change) {
-  change(config);
-  try {
-    read_config(config, "some/config.json");
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("some/config.json"), std::string::npos) << e.what();
-    return e.what();
-  }
-  return "accepted";
-}
-
-#define EXPECT_REFUSED(config, change, part)                                        \
-  EXPECT_NE(refusal(config, [](json& c) { change; }).find(part), std::string::npos) \
-      << refusal(config, [](json& c) { change; })
 
 TEST(Config, ReadsTheGoldens) {
   const ModelConfig llama = read_config(golden("llama_gqa"), "c");

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "kernels/element.h"
 #include "kernels/grouped.h"
 #include "kernels/kernel.h"
 #include "passes/differentiate.h"
@@ -13,43 +14,6 @@
 namespace myriad {
 
 namespace {
-
-double element(const Tensor& t, int64_t i) {
-  switch (t.dtype) {
-    case DType::f32:
-      return t.as<float>()[i];
-    case DType::f64:
-      return t.as<double>()[i];
-    case DType::bf16:
-      return static_cast<double>(t.as<Bf16>()[i]);
-    case DType::i32:
-      return t.as<int32_t>()[i];
-    case DType::exact:
-      return t.as<ExactSum>()[i].value();
-  }
-  return 0;
-}
-
-void put(const Tensor& t, int64_t i, double x) {
-  switch (t.dtype) {
-    case DType::f32:
-      t.as<float>()[i] = static_cast<float>(x);
-      break;
-    case DType::f64:
-      t.as<double>()[i] = x;
-      break;
-    case DType::bf16:
-      t.as<Bf16>()[i] = Bf16(x);
-      break;
-    case DType::i32:
-      t.as<int32_t>()[i] = static_cast<int32_t>(x);
-      break;
-    case DType::exact:
-      t.as<ExactSum>()[i].clear();
-      t.as<ExactSum>()[i].add(x);
-      break;
-  }
-}
 
 std::byte* aligned(std::vector<std::byte>& memory, size_t bytes) {
   memory.assign(bytes + kAlignment, std::byte{0});
@@ -83,7 +47,7 @@ void Evaluator::set(int value, const std::vector<double>& x) {
   const Tensor& t = make(value);
   CHECK(t.elements() == static_cast<int64_t>(x.size()), "{} has {} elements, not {}",
         (*graph_)[value].name, t.elements(), x.size());
-  for (size_t i = 0; i < x.size(); ++i) put(t, static_cast<int64_t>(i), x[i]);
+  for (size_t i = 0; i < x.size(); ++i) set_element(t, static_cast<int64_t>(i), x[i]);
 }
 
 std::vector<double> Evaluator::get(int value) const {

@@ -1,20 +1,18 @@
 // Planted faults in expert layers: each test plants one in a copy of the model or of the program
 // and names the checks that see it. The same run without it passes all of them.
-#include <fnmatch.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "base/error.h"
 #include "passes/check.h"
+#include "verify/caught.h"
 #include "verify/golden.h"
 #include "verify/layouts.h"
 #include "verify/trial.h"
 
 namespace myriad {
 namespace {
-
-using Names = std::set<std::string>;
 
 struct Setup {
   std::string variant;  // verify/variants.h; or a folder of tests/golden
@@ -93,27 +91,14 @@ Names caught(const Setup& setup, const Fault& fault) {
   return names;
 }
 
-std::string text(const Names& names) {
-  return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
-}
-
 // All of `by` see the fault (others may), none of `not_by` does, and nothing is seen without it.
 void expect_caught(const Setup& setup, const Fault& fault, const Names& by,
                    const Names& not_by = {}) {
   const Names clean = caught(setup, {});
-  EXPECT_TRUE(clean.empty()) << "the clean run is refused by " << text(clean);
-  const Names got = caught(setup, fault);
-  fmt::print("  caught by {}\n", text(got));
-  for (const std::string& name : by)
-    EXPECT_TRUE(got.count(name)) << name << " does not see it; seen by " << text(got);
-  for (const std::string& name : not_by) EXPECT_FALSE(got.count(name)) << name << " sees it too";
+  expect_seen(clean, caught(setup, fault), by, not_by);
 }
 
 // Rewrites.
-
-bool like(const std::string& pattern, const std::string& name) {
-  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-}
 
 // Moves of this kind of values in bodies, both by pattern, become local; at least one must be
 // there.

@@ -2,22 +2,16 @@
 // names the checks that see it. The same run without the fault passes all of them.
 #include "verify/faults.h"
 
-#include <fnmatch.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/error.h"
 #include "ir/builder.h"
+#include "verify/caught.h"
 
 namespace myriad {
 namespace {
-
-using Names = std::set<std::string>;
-
-std::string text(const Names& names) {
-  return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
-}
 
 // All of `by` see the fault (others may), and nothing is seen without it.
 void expect_caught(const Setup& setup, const Fault& fault, const Names& by,
@@ -27,19 +21,10 @@ void expect_caught(const Setup& setup, const Fault& fault, const Names& by,
                                       setup.plan.rules, setup.head_scale);
   if (!cleanly.count(key)) cleanly[key] = caught(setup, {});
   const Names& clean = cleanly[key];
-  EXPECT_TRUE(clean.empty()) << "the clean run is refused by " << text(clean);
-  const Names got = caught(setup, fault);
-  fmt::print("  caught by {}\n", text(got));
-  for (const std::string& name : by)
-    EXPECT_TRUE(got.count(name)) << name << " does not see it; seen by " << text(got);
-  for (const std::string& name : not_by) EXPECT_FALSE(got.count(name)) << name << " sees it too";
+  expect_seen(clean, caught(setup, fault), by, not_by);
 }
 
 // Rewrites.
-
-bool like(const std::string& pattern, const std::string& name) {
-  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-}
 
 // Steps that move a value by this kind; at least one must be there.
 template <class F>

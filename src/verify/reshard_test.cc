@@ -8,15 +8,12 @@
 #include <map>
 #include <random>
 
+#include "ir/testing.h"
 #include "machine/exec.h"
 #include "passes/memory.h"
 
 namespace myriad {
 namespace {
-
-using Random = std::mt19937;
-
-int below(Random& random, int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); }
 
 Mesh random_mesh(Random& random) {
   std::vector<Mesh::Axis> axes;
@@ -28,23 +25,6 @@ Mesh random_mesh(Random& random) {
     axes.push_back({std::string(1, static_cast<char>('a' + i)), size});
   }
   return Mesh(axes);
-}
-
-Layout random_layout(Random& random, const Mesh& mesh, int dims, AtomSet may_be_pending, bool max) {
-  Layout layout(dims);
-  std::vector<Atom> atoms;
-  for (int a = 0; a < mesh.atoms(); ++a) atoms.push_back(static_cast<Atom>(a));
-  std::shuffle(atoms.begin(), atoms.end(), random);
-  for (Atom a : atoms) {
-    const int what = below(random, 4);
-    if (what < 2 && dims > 0) {
-      layout.cuts[static_cast<size_t>(below(random, dims))].push(a);
-    } else if (what == 2 && (may_be_pending >> a & 1)) {
-      layout.pending = static_cast<AtomSet>(layout.pending | 1u << a);
-    }
-  }
-  layout.max = max && layout.pending;
-  return layout;
 }
 
 // A value that is fed in one layout and handed out in another.

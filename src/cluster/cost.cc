@@ -68,6 +68,7 @@ GroupShape shape_of(const Cluster& c, std::span<const int> group) {
 }
 
 GroupShape uniform_shape(const Cluster& c, const Mesh& mesh, AtomList atoms) {
+  if (atoms.set() & kOfNodes) return {.ranks = 0};
   for (const Level& l :
        c.levels) {  // each level's edge must fall on a multiple of every atom's block, or divide it
     for (Atom a = 0; a < mesh.atoms() && l.devices != 0; ++a) {

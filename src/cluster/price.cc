@@ -167,9 +167,13 @@ class BodyPricer {
     const auto size = [&](int d) {
       return static_cast<double>(local_range(mesh_, v.layout, value.sizes, d, rank_).size());
     };
-    const int64_t owners = mesh_.parts(v.layout.cuts[0]);
-    return size(1) * size(2) * static_cast<double>(value.sizes[0]) / static_cast<double>(owners) *
-           value.density * busiest(pricing_.load, value.sizes[0], owners) / rounds_;
+    const AtomList& cut = v.layout.cuts[0];
+    const int64_t owners = mesh_.parts(cut), experts = value.sizes[0];
+    const double here = cut.set() & kOfNodes
+                            ? size(0)  // nodes that hold unlike shares
+                            : static_cast<double>(experts) / static_cast<double>(owners);
+    return size(1) * size(2) * here * value.density * busiest(pricing_.load, experts, owners) /
+           rounds_;
   }
 
   double elements(int version) const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ir/dtype.h"
+#include "ir/nodes.h"
 
 namespace myriad {
 
@@ -84,7 +85,7 @@ enum class Row : uint8_t {
   rounds,           // "bsj->": how many rounds there are (i32), pending maximum
   dispatch,         // "bsd,bsj->ebsd": rows of the chosen pairs
   combine,          // "ebsd,bsj->bsd": its transpose: sum over the chosen experts, in order of e
-  leads,            // "bsj->bsj": of a token's choices on each of attrs.parts nodes the lowest
+  leads,            // "bsj->bsj": of a token's choices on each node (attrs.parts etc.) the lowest
                     // expert, -1 for others
   spread,           // "ebsd,bsj,bsj->ebsd": from rows of leads those of all choices on the node; e
                     // cut by nodes at most
@@ -134,15 +135,19 @@ struct Attrs {
   // topk: choices; groups of experts of which so many stay (0: no groups)
   int64_t k = 0, groups = 0, kept_groups = 0;
   int64_t capacity = 0;  // fits: choices an expert takes
-  // window, rounds: ranks that share the experts, rows each takes a round; leads, spread, collapse:
-  // nodes that share them
-  int64_t parts = 1, bound = 0;
-  int64_t nodes =
-      0;  // window, rounds: above 0, a token's choices on a node go together, ir/rounds.h
-  int64_t experts = 0;                              // fits, window, rounds, leads, spread, collapse
+  int64_t experts = 0;   // fits, window, rounds, leads, spread, collapse
+  int64_t bound = 0;     // window, rounds: rows an owner of experts takes a round
+  // window, rounds, leads, spread, collapse: owners of the experts, ranks of each, and on which
+  // nodes these lie (ir/nodes.h). window, rounds: with ranks_per_node a token's choices on a node
+  // go together (ir/rounds.h).
+  int64_t parts = 1, inner = 1, ranks_per_node = 0;
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;  // adamw
   std::string state;  // read, write, accum: "p:NAME" etc., see ir/program.h
   bool operator==(const Attrs&) const = default;
+  // The owners of experts that share `rank`'s.
+  OwnerNodes nodes(int64_t rank) const {
+    return OwnerNodes{parts, inner, ranks_per_node}.around(rank);
+  }
 };
 
 struct Op {

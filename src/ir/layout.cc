@@ -52,7 +52,8 @@ class Resharder {
       : cur_(from), goal_(to), wanted_(to.cut_atoms()) {}
 
   std::vector<MoveStep> run() {
-    while (slice() || reduce_scatter() || all_to_all() || all_reduce() || all_gather() || first()) {
+    while (over_nodes() || slice() || reduce_scatter() || all_to_all() || all_reduce() ||
+           all_gather() || first()) {
     }
     CHECK(cur_.cuts == goal_.cuts && cur_.pending == goal_.pending, "reshard did not arrive");
     return std::move(steps_);
@@ -152,6 +153,43 @@ class Resharder {
     }
     std::copy(next.begin(), next.end(), cur_.cuts.begin());
     return did(MoveKind::all_to_all, all);
+  }
+
+  // Between cuts by uneven nodes and others: all that moves goes at once. Where the other side cuts
+  // the same dim alone it stays on its node; else it goes over all ranks that share the experts,
+  // which the other side's atoms name. On leaving, atoms that are wanted nowhere are gathered first.
+  bool over_nodes() {
+    const bool leaves = cur_.cut_atoms() >> kNode & 1, enters = wanted_ >> kNode & 1;
+    if (leaves == enters) return false;
+    for (int d = 0; d < cur_.dims && leaves; ++d) {
+      int k = 0;
+      const int tail = cur_.cuts[d].n - common(d);
+      while (k < tail && !((wanted_ | kOfNodes) >> cur_.cuts[d][cur_.cuts[d].n - 1 - k] & 1)) ++k;
+      if (k > 0) return gather(d, k);
+    }
+    AtomSet moved = 0, by_node = 0;  // the other side's atoms of what changes; those for kNode
+    for (int d = 0; d < cur_.dims; ++d) {
+      const AtomSet there = (leaves ? goal_ : cur_).cuts[d].suffix(common(d)).set();
+      moved = static_cast<AtomSet>(moved | there);
+      if ((leaves ? cur_ : goal_).cuts[d].set() >> kNode & 1) by_node = there;
+    }
+    moved = static_cast<AtomSet>(moved & ~cur_.pending);
+    if (moved == by_node) return move_over_nodes(moved, {kNear});
+    AtomList all;
+    for (Atom a = 0; a < kMaxAtoms; ++a) {
+      if (moved >> a & 1) all.push(a);
+    }
+    return move_over_nodes(moved, all);
+  }
+
+  bool move_over_nodes(AtomSet moved, AtomList group) {
+    for (int d = 0; d < cur_.dims; ++d) {
+      AtomList cut = cur_.cuts[d].prefix(common(d));
+      cut.append(take_while(goal_.cuts[d].suffix(common(d)),
+                            [&](Atom a) { return (moved | kOfNodes) >> a & 1; }));
+      cur_.cuts[d] = cut;
+    }
+    return did(MoveKind::all_to_all, group);
   }
 
   bool all_to_all() {

@@ -45,7 +45,14 @@ bool AtomList::starts_with(AtomList p) const {
   return p.n <= n && std::equal(p.begin(), p.end(), begin());
 }
 
-Mesh::Mesh(std::vector<Axis> axes) : declared_(std::move(axes)) {
+namespace {
+
+constexpr const char* kNodeName = "node";
+constexpr const char* kNearName = "near";
+
+}  // namespace
+
+Mesh::Mesh(std::vector<Axis> axes, OwnerNodes nodes) : declared_(std::move(axes)), nodes_(nodes) {
   for (size_t i = 0; i < declared_.size(); ++i) {
     const Axis& x = declared_[i];
     if (x.size < 1) {
@@ -58,10 +65,9 @@ Mesh::Mesh(std::vector<Axis> axes) : declared_(std::move(axes)) {
     }
     if (x.size > 1) axes_.push_back(x);
   }
-  if (axes_.size() > kMaxAtoms) {
-    throw Error(
-        fmt::format("{} axes above size 1, at most {} are possible", axes_.size(), kMaxAtoms),
-        "mesh");
+  if (axes_.size() > kNode) {
+    throw Error(fmt::format("{} axes above size 1, at most {} are possible", axes_.size(), kNode),
+                "mesh");
   }
   stride_.resize(axes_.size());
   int64_t stride = 1;
@@ -71,12 +77,20 @@ Mesh::Mesh(std::vector<Axis> axes) : declared_(std::move(axes)) {
     if (stride > (1 << 30)) throw Error("more than 2^30 ranks", "mesh");
   }
   ranks_ = static_cast<int>(stride);
+  if (nodes_.ranks_per_node == 0) return;
+  if (nodes_.owners < 1 || nodes_.inner < 1 || ranks_ % (nodes_.owners * nodes_.inner) != 0) {
+    throw Error(fmt::format("{} x {} ranks that share experts do not divide {} ranks",
+                            nodes_.owners, nodes_.inner, ranks_),
+                "mesh");
+  }
 }
 
 int Mesh::find(std::string_view name) const {
   for (size_t i = 0; i < axes_.size(); ++i) {
     if (axes_[i].name == name) return static_cast<int>(i);
   }
+  if (nodes_.ranks_per_node > 0 && name == kNodeName) return kNode;
+  if (nodes_.ranks_per_node > 0 && name == kNearName) return kNear;
   return -1;
 }
 
@@ -85,16 +99,23 @@ bool Mesh::knows(std::string_view name) const {
                      [&](const Axis& x) { return x.name == name; });
 }
 
+int64_t Mesh::parts(Atom a) const {
+  if (a < kNode) return axes_[a].size;
+  const int64_t ranks = nodes_.owners * nodes_.inner, per = nodes_.ranks_per_node,
+                nodes = std::min(nodes_.owners, (ranks + per - 1) / per);
+  return a == kNode ? nodes : (nodes_.owners + nodes - 1) / nodes;
+}
+
 int64_t Mesh::parts(AtomList list) const {
   int64_t n = 1;
-  for (Atom a : list) n *= axes_[a].size;
+  for (Atom a : list) n *= parts(a);
   return n;
 }
 
 int64_t Mesh::parts(AtomSet set) const {
   int64_t n = 1;
-  for (int a = 0; a < atoms(); ++a) {
-    if (set >> a & 1) n *= axes_[a].size;
+  for (Atom a = 0; a < kMaxAtoms; ++a) {
+    if (set >> a & 1) n *= parts(a);
   }
   return n;
 }
@@ -102,6 +123,18 @@ int64_t Mesh::parts(AtomSet set) const {
 Range Mesh::range(int64_t size, AtomList cut, int rank) const {
   int64_t i = 0, n = 1;
   for (Atom a : cut) {
+    if (a >= kNode) {
+      const OwnerNodes group = nodes_.around(rank);
+      const int64_t owner = group.owner_of_rank(rank), node = group.node_of(owner),
+                    lo = group.first_owner(node), hi = group.first_owner(node + 1);
+      if (a == kNode) {
+        CHECK(cut.n == 1, "a cut by nodes and {} more", cut.n - 1);
+        return {lo * size / group.owners, hi * size / group.owners};
+      }
+      i = i * (hi - lo) + owner - lo;
+      n *= hi - lo;
+      continue;
+    }
     i = i * axes_[a].size + coordinate(rank, a);
     n *= axes_[a].size;
   }
@@ -109,6 +142,14 @@ Range Mesh::range(int64_t size, AtomList cut, int rank) const {
 }
 
 std::vector<int> Mesh::group(AtomList list, int rank) const {
+  if (list == AtomList{kNear}) {
+    const OwnerNodes group = nodes_.around(rank);
+    const int64_t owner = group.owner_of_rank(rank), node = group.node_of(owner);
+    std::vector<int> ranks;
+    for (int64_t p = group.first_owner(node); p < group.first_owner(node + 1); ++p)
+      ranks.push_back(static_cast<int>(rank + (p - owner) * group.inner));
+    return ranks;
+  }
   int base = rank;
   for (Atom a : list) base -= coordinate(rank, a) * stride_[a];
   std::vector<int> ranks = {base};
@@ -125,20 +166,23 @@ std::vector<int> Mesh::group(AtomList list, int rank) const {
 
 double Mesh::price(AtomList list) const {
   double p = 0;
-  for (Atom a : list) p = std::max(p, axes_[a].price);
+  for (Atom a : list) p = std::max(p, a < kNode ? axes_[a].price : 1);
   return p;
 }
 
 std::string Mesh::show(AtomList list) const {
   std::string text;
-  for (Atom a : list) text += (text.empty() ? "" : ",") + axes_[a].name;
+  for (Atom a : list) {
+    text += text.empty() ? "" : ",";
+    text += a < kNode ? axes_[a].name : a == kNode ? kNodeName : kNearName;
+  }
   return text;
 }
 
 std::string Mesh::show(AtomSet set) const {
   AtomList list;
-  for (int a = 0; a < atoms(); ++a) {
-    if (set >> a & 1) list.push(static_cast<Atom>(a));
+  for (Atom a = 0; a < kMaxAtoms; ++a) {
+    if (set >> a & 1) list.push(a);
   }
   return show(list);
 }

@@ -10,11 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "ir/nodes.h"
+
 namespace myriad {
 
 using Atom = uint8_t;      // index into Mesh::atoms
 using AtomSet = uint16_t;  // bit a: atom a
 constexpr int kMaxAtoms = 16;
+// Where nodes do not hold as many owners of experts each no atoms tell them apart; a mesh with
+// such nodes has two more: on which node of its group an owner is, and which of the owners there.
+constexpr Atom kNode = 14, kNear = 15;
+constexpr AtomSet kOfNodes = 1u << kNode | 1u << kNear;
 
 // Ordered list of atoms that cut one dim, major first. A plain value of eight bytes.
 struct AtomList {
@@ -52,32 +58,40 @@ class Mesh {
     int size;
     double price = 1;  // factor on bytes sent over it
   };
-  explicit Mesh(std::vector<Axis> axes =
-                    {});  // throws Error: size below 1, too many atoms, twice the same name
+  // nodes: how uneven nodes part the ranks that share experts; none if it says no ranks_per_node.
+  // Throws Error: size below 1, too many atoms, twice the same name.
+  explicit Mesh(std::vector<Axis> axes = {}, OwnerNodes nodes = {});
 
   int ranks() const { return ranks_; }
-  int atoms() const { return static_cast<int>(axes_.size()); }  // of size > 1
-  const Axis& axis(Atom a) const { return axes_[a]; }
+  int atoms() const { return static_cast<int>(axes_.size()); }  // of size > 1, but kNode, kNear
+  const Axis& axis(Atom a) const { return axes_[a]; }           // neither of those
+  const OwnerNodes& nodes() const { return nodes_; }
   const std::vector<Axis>& declared() const { return declared_; }
   int find(std::string_view name) const;  // atom, or -1: unknown or of size 1
   bool knows(std::string_view name) const;
   AtomSet all() const { return static_cast<AtomSet>((1u << axes_.size()) - 1); }
 
-  int coordinate(int rank, Atom a) const { return rank / stride_[a] % axes_[a].size; }
+  int coordinate(int rank, Atom a) const { return rank / stride_[a] % axes_[a].size; }  // of axes
   int stride(Atom a) const { return stride_[a]; }
-  int64_t parts(AtomList list) const;
+  int64_t parts(AtomList list) const;  // kNode, kNear: on average
   int64_t parts(AtomSet set) const;
-  // The cut rule: part i of n of a dim of size s is [i s / n, (i + 1) s / n).
+  // The cut rule: part i of n of a dim of size s is [i s / n, (i + 1) s / n). A cut by kNode, which
+  // stands alone, gives what all owners on the node of `rank` have; one by kNear is into as many
+  // parts as there are owners on that node.
   Range range(int64_t size, AtomList cut, int rank) const;
   // Ranks that differ from `rank` in these atoms only; order: the list's, first atom slowest.
+  // {kNear}: those of the owners on its node.
   std::vector<int> group(AtomList atoms, int rank) const;
-  double price(AtomList atoms) const;     // of the dearest
+  double price(AtomList atoms) const;     // of the dearest; kNear: 1
   std::string show(AtomList list) const;  // "dp,tp"
   std::string show(AtomSet set) const;
 
  private:
+  int64_t parts(Atom a) const;
+
   std::vector<Axis> declared_, axes_;
   std::vector<int> stride_;
+  OwnerNodes nodes_;
   int ranks_ = 1;
 };
 

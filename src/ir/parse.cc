@@ -111,7 +111,8 @@ bool parse_attr(Line& line, Attrs& a, const std::string& key) {
       {"capacity", &Attrs::capacity},
       {"parts", &Attrs::parts},
       {"bound", &Attrs::bound},
-      {"nodes", &Attrs::nodes},
+      {"inner", &Attrs::inner},
+      {"ranks_per_node", &Attrs::ranks_per_node},
       {"experts", &Attrs::experts}};
   const auto label = [&] {
     const Line before = line;
@@ -397,8 +398,18 @@ class ProgramParser {
         axes.push_back(std::move(axis));
       });
     }
+    OwnerNodes nodes;
+    if (line.take("owners")) {
+      nodes.owners = line.number<int>("owners of experts");
+      line.need("of");
+      nodes.inner = line.number<int>("ranks of an owner");
+      line.need("on");
+      line.need("nodes");
+      line.need("of");
+      nodes.ranks_per_node = line.number<int>("ranks of a node");
+    }
     line.finish();
-    program_.mesh = before.at([&] { return Mesh(axes); });
+    program_.mesh = before.at([&] { return Mesh(axes, nodes); });
   }
 
   void parse_buffer(Line& line) {

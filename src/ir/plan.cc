@@ -71,9 +71,10 @@ std::vector<int> even_nodes(const Plan& p) {
 
 void check_nodes(Plan& p) {
   if (p.ranks_per_node == 0) p.ranks_per_node = p.ranks();
+  if (p.ep == 1) p.dispatch = Dispatch::flat;
   if (p.dispatch == Dispatch::flat) return;
   const int nodes = nodes_of_experts(p);
-  if (nodes == 0) {
+  if (nodes == 0 && p.dispatch == Dispatch::node_gather) {
     std::string legal;
     const std::vector<int> all = even_nodes(p);
     const auto above = std::upper_bound(all.begin(), all.end(), p.ranks_per_node);
@@ -85,7 +86,7 @@ void check_nodes(Plan& p) {
             "layout.dispatch is {}, which needs as many ranks of an ep group on each of its "
             "nodes, but ep {} x etp {} lie on nodes of {} ranks_per_node",
             name_of(p.dispatch), p.ep, p.etp, p.ranks_per_node),
-        "layout", legal + "; or dispatch: flat");
+        "layout", legal + "; or dispatch: node_relay or flat");
   }
   if (nodes == 1) p.dispatch = Dispatch::flat;  // nothing leaves the node
 }

@@ -177,8 +177,12 @@ TEST(Plan, DispatchThatTellsNodesApartNeedsEqualOnes) {
   }
   p.ranks_per_node = 4;  // inside a node nothing is left to tell apart
   EXPECT_EQ(resolve(p, 4, 12).dispatch, Dispatch::flat);
-  p.dispatch = Dispatch::flat;
   p.ranks_per_node = 3;
+  p.dispatch = Dispatch::node_relay;  // needs none
+  EXPECT_EQ(resolve(p, 4, 12).dispatch, Dispatch::node_relay);
+  p.ep = 1;
+  EXPECT_EQ(resolve(p, 4, 12).dispatch, Dispatch::flat);
+  p.dispatch = Dispatch::flat;
   EXPECT_EQ(resolve(p, 4, 12).ranks_per_node, 3);
   EXPECT_EQ(resolve({.dp = 12}, 4, 12).ranks_per_node, 12);
 }

@@ -106,7 +106,8 @@ std::string print_attrs(const Attrs& a) {
   put_int(out, "capacity", a.capacity, d.capacity);
   put_int(out, "parts", a.parts, d.parts);
   put_int(out, "bound", a.bound, d.bound);
-  put_int(out, "nodes", a.nodes, d.nodes);
+  put_int(out, "inner", a.inner, d.inner);
+  put_int(out, "ranks_per_node", a.ranks_per_node, d.ranks_per_node);
   put_int(out, "experts", a.experts, d.experts);
   put_real(out, "beta1", a.beta1, d.beta1);
   put_real(out, "beta2", a.beta2, d.beta2);
@@ -259,6 +260,8 @@ std::string print_mesh(const Mesh& mesh) {
     out += fmt::format("{} {} {}", out.empty() ? "" : ",", printed_name(axis.name), axis.size);
     if (axis.price != 1) out += fmt::format(" price {}", axis.price);
   }
+  if (const OwnerNodes& n = mesh.nodes(); n.ranks_per_node > 0)
+    out += fmt::format(" owners {} of {} on nodes of {}", n.owners, n.inner, n.ranks_per_node);
   return "mesh" + out + "\n";
 }
 

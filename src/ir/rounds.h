@@ -5,28 +5,26 @@
 #include <cstdint>
 #include <span>
 
-#include "base/error.h"
+#include "ir/nodes.h"
 
 namespace myriad {
 
-// Experts are cut evenly over `parts` owners, and these over `nodes`. An owner takes at most
-// `bound` rows a round. Tokens come in order; the choices that one has on a node run in the node's
-// running round if every owner has room for them, else in the next, so that a token crosses to a
-// node once. Only choices that fill more than a whole round of one owner are parted.
+// An owner of experts takes at most `bound` rows a round. Tokens come in order; the choices that
+// one has on a node run in the node's running round if every owner has room for them, else in the
+// next, so that a token crosses to a node once. Only choices that fill more than a whole round of
+// one owner are parted; the lowering sees to it that there are none.
 class NodeRounds {
  public:
-  static size_t state_size(int64_t parts, int64_t nodes) {
-    return static_cast<size_t>(parts + nodes);
+  static size_t state_size(const OwnerNodes& nodes) {
+    return static_cast<size_t>(2 * nodes.owners);
   }
   // state: of that size, any content.
-  NodeRounds(int64_t experts, int64_t parts, int64_t nodes, int64_t bound, std::span<int64_t> state)
+  NodeRounds(int64_t experts, const OwnerNodes& nodes, int64_t bound, std::span<int64_t> state)
       : experts_(experts),
-        parts_(parts),
         nodes_(nodes),
         bound_(bound),
-        taken_(state.first(static_cast<size_t>(parts))),
-        running_(state.subspan(static_cast<size_t>(parts), static_cast<size_t>(nodes))) {
-    CHECK(parts % nodes == 0, "{} owners over {} nodes", parts, nodes);
+        taken_(state.first(static_cast<size_t>(nodes.owners))),
+        running_(state.subspan(static_cast<size_t>(nodes.owners))) {
     std::fill(state.begin(), state.end(), 0);
   }
 
@@ -49,9 +47,8 @@ class NodeRounds {
   int64_t rounds() const { return 1 + *std::max_element(running_.begin(), running_.end()); }
 
  private:
-  // Owner p has the experts [p E / n, (p + 1) E / n).
-  int64_t owner_of(int64_t expert) const { return ((expert + 1) * parts_ - 1) / experts_; }
-  int64_t node_of(int64_t expert) const { return owner_of(expert) / (parts_ / nodes_); }
+  int64_t owner_of(int64_t expert) const { return nodes_.owner_of_expert(expert, experts_); }
+  int64_t node_of(int64_t expert) const { return nodes_.node_of_expert(expert, experts_); }
   bool seen(std::span<const int32_t> chosen, size_t j) const {
     return std::any_of(chosen.begin(), chosen.begin() + static_cast<int64_t>(j),
                        [&](int32_t e) { return e >= 0 && node_of(e) == node_of(chosen[j]); });
@@ -67,14 +64,16 @@ class NodeRounds {
            });
   }
   void advance(int64_t node) {
-    const int64_t owners = parts_ / nodes_;
-    const auto first = taken_.begin() + node * owners;
-    if (std::all_of(first, first + owners, [](int64_t n) { return n == 0; })) return;
+    const auto first = taken_.begin() + nodes_.first_owner(node),
+               last = taken_.begin() + nodes_.first_owner(node + 1);
+    if (std::all_of(first, last, [](int64_t n) { return n == 0; })) return;
     ++running_[static_cast<size_t>(node)];
-    std::fill(first, first + owners, 0);
+    std::fill(first, last, 0);
   }
 
-  int64_t experts_, parts_, nodes_, bound_;
+  int64_t experts_;
+  OwnerNodes nodes_;
+  int64_t bound_;
   std::span<int64_t> taken_, running_;  // rows of an owner in its running round; that of a node
 };
 

@@ -67,6 +67,7 @@ struct KernelCall {
   const RowSet* leads = nullptr;  // spread: of operand 0; collapse: of the output
   Range e, b, s;         // the same: global ranges of e, b, s that the sparse tensor covers
   int64_t round = 0;     // window
+  OwnerNodes nodes;      // window, rounds, leads, spread, collapse: those of this rank's experts
   Pool* pool = nullptr;  // for tiles of a fixed grid; may be null (then in line)
 };
 

@@ -321,7 +321,8 @@ TEST(Window, KeepsChoicesOnANodeTogether) {
           r.out_types[0] = DType::i32;
           w.op.attrs.parts = r.op.attrs.parts = parts;
           w.op.attrs.bound = r.op.attrs.bound = bound;
-          w.op.attrs.nodes = r.op.attrs.nodes = nodes;
+          w.op.attrs.ranks_per_node = r.op.attrs.ranks_per_node = parts / nodes;
+          w.nodes = r.nodes = w.op.attrs.nodes(0);
           const auto rounds = static_cast<int64_t>(r.run_ref()[0].at(0));
           const int64_t all = w.ins[0].tensor.elements(), k = w.ins[0].tensor.size[2];
           std::vector<int64_t> round_of(static_cast<size_t>(all), -1);

@@ -120,7 +120,8 @@ int64_t node_of(int64_t expert, int64_t nodes, int64_t experts) {
 Block leads_of(const Case& c, const Block& choices, int64_t nodes) {
   Trial t(Row::leads, "bsj->bsj", {"bsj", {c.b.size(), c.s.size(), c.k}}, DType::f32, 1,
           {DType::i32});
-  t.op.attrs.parts = nodes, t.op.attrs.experts = c.experts;
+  t.op.attrs.experts = c.experts;
+  t.nodes = {.owners = nodes, .ranks_per_node = 1};
   t.out_types = {DType::i32};
   t.ins[0] = choices;
   Block leads = std::move(t.run_ref()[0]);
@@ -170,7 +171,8 @@ TEST(Rows, SpreadAndCollapse) {
               {DType::f64, DType::i32, DType::i32}, 0, &of_input);
       t.rows = &all_set;
       t.leads = &first_set;
-      t.op.attrs.parts = nodes, t.op.attrs.experts = c.experts;
+      t.op.attrs.experts = c.experts;
+      t.nodes = {.owners = nodes, .ranks_per_node = 1};
       t.lo = {{'e', c.e.lo}, {'b', c.b.lo}, {'s', c.s.lo}};
       t.ins[1] = leads;
       t.ins[2] = choices;

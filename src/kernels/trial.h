@@ -67,6 +67,7 @@ struct Trial {
   const RowSet* rows = nullptr;
   const RowSet* leads = nullptr;  // see KernelCall
   int64_t round = 0;
+  OwnerNodes nodes;
 
   // `rule` as for Builder::op. Reals are normal; types of operands beyond `types` are `real`.
   Trial(Row row, const std::string& rule, LabelSizes sizes, DType real_, uint32_t seed = 1,
@@ -128,6 +129,7 @@ struct Trial {
       call.rows = rows, call.leads = leads, call.e = range('e'), call.b = range('b'),
       call.s = range('s');
     call.round = round;
+    call.nodes = nodes;
     call.scratch_bytes = kernel.scratch ? kernel.scratch(op, op.size, real) : 0;
     std::vector<std::byte> scratch(call.scratch_bytes + 2 * kAlignment, std::byte{0xff});
     auto at = reinterpret_cast<size_t>(scratch.data());

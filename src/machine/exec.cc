@@ -475,6 +475,7 @@ struct Executor::Rank : Task, Machine {
                     .scratch_bytes = run.scratch,
                     .meter = &meter,
                     .round = at.round,
+                    .nodes = body.ops[step.op].attrs.nodes(rank),
                     .pool = &s.pool};
     if (run.rows >= 0) {
       const Box3& box = bodies[a.body].boxes[run.rows];

@@ -184,13 +184,13 @@ class Counter : public Machine {
                                  rank);
     };
     const Range b = range('b'), s = range('s');
-    const auto key = std::array<int64_t, 6>{a.unit, a.micro_batch, b.lo, b.hi, s.lo, s.hi};
+    const OwnerNodes nodes = window->attrs.nodes(rank);
+    const auto key =
+        std::array<int64_t, 7>{a.unit, a.micro_batch, b.lo, b.hi, s.lo, s.hi, nodes.first};
     auto at = rounds_.find(key);
     if (at == rounds_.end()) {
       const Choices& choices = routing_->at({a.unit, a.micro_batch});
-      at = rounds_
-               .emplace(key, RoundsOf(choices, window->attrs.experts, body.parts, body.bound,
-                                      window->attrs.nodes, b, s))
+      at = rounds_.emplace(key, RoundsOf(choices, window->attrs.experts, nodes, body.bound, b, s))
                .first;
     }
     return at->second;
@@ -252,7 +252,7 @@ class Counter : public Machine {
   const Scratch& scratch_;
   bool has_loops_ = false;
   std::vector<int64_t> high_;
-  std::map<std::array<int64_t, 6>, RoundsOf> rounds_;
+  std::map<std::array<int64_t, 7>, RoundsOf> rounds_;
   std::map<std::pair<int, int>, int> in_flight_;  // channel, column -> messages
 };
 
@@ -262,13 +262,14 @@ Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int r
               const CountRows& rows, int ranks_per_node) {
   const Version &from = body.versions[step.ins[0]], &to = body.versions[step.outs[0]];
   const Value& v = (*body.graph)[from.value];
-  const int64_t n = mesh.parts(step.atoms), width = static_cast<int64_t>(size_of(v.dtype));
+  const int64_t width = static_cast<int64_t>(size_of(v.dtype));
   const int64_t held = elements(mesh, v, from.layout, rank, rows);
   const auto range_size = [&](int d) {
     return local_range(mesh, from.layout, v.sizes, d, rank).size();
   };
   std::vector<int> group = mesh.group(step.atoms, rank);
   std::sort(group.begin(), group.end());
+  const auto n = static_cast<int64_t>(group.size());
   int64_t piece = 1;  // an all_reduce cuts the flat value, or routed rows as rows
   for (size_t d = 3; v.sparse() && d < v.sizes.size(); ++d)
     piece *= range_size(static_cast<int>(d));

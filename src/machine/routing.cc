@@ -9,16 +9,17 @@
 
 namespace myriad {
 
-RoundsOf::RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64_t bound,
-                   int64_t nodes, Range rows, Range positions) {
-  std::vector<int64_t> state(NodeRounds::state_size(parts, std::max<int64_t>(nodes, 1)));
-  NodeRounds together(experts, parts, std::max<int64_t>(nodes, 1), bound, state);
+RoundsOf::RoundsOf(const Choices& choices, int64_t experts, const OwnerNodes& nodes, int64_t bound,
+                   Range rows, Range positions) {
+  const bool together = nodes.ranks_per_node > 0;
+  std::vector<int64_t> state(NodeRounds::state_size(nodes));
+  NodeRounds by_node(experts, nodes, bound, state);
   for (int64_t b = rows.lo; b < rows.hi; ++b) {
     for (int64_t s = positions.lo; s < positions.hi; ++s) {
       const std::span<const int32_t> chosen(
           choices.expert.data() + (b * choices.sequence + s) * choices.k,
           static_cast<size_t>(choices.k));
-      together.token(chosen, [&](size_t j, int64_t round) {
+      by_node.token(chosen, [&](size_t j, int64_t round) {
         pairs_.push_back({chosen[j], static_cast<int32_t>(b), static_cast<int32_t>(s),
                           static_cast<int32_t>(round), false});
       });
@@ -29,15 +30,15 @@ RoundsOf::RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64
   int64_t owner = 0, place = 0, node = 0;
   std::set<std::array<int32_t, 3>> led;  // round, row, position on this node
   for (Pair& p : pairs_) {
-    while (p.expert >= (owner + 1) * experts / parts) {
-      ++owner;
+    if (const int64_t mine = nodes.owner_of_expert(p.expert, experts); mine != owner) {
+      owner = mine;
       place = 0;
     }
-    if (nodes == 0) p.round = bound > 0 ? static_cast<int32_t>(place / bound) : 0;
+    if (!together) p.round = bound > 0 ? static_cast<int32_t>(place / bound) : 0;
     ++place;
     rounds_ = std::max(rounds_, p.round + 1);
-    while (nodes > 0 && p.expert >= (node + 1) * experts / nodes) {
-      ++node;
+    if (nodes.node_of(owner) != node) {
+      node = nodes.node_of(owner);
       led.clear();
     }
     p.leads = led.insert({p.round, p.row, p.position}).second;

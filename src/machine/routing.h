@@ -17,12 +17,11 @@ struct Choices {
 };
 using Routing = std::map<std::pair<int, int>, Choices>;  // (unit, micro-batch)
 
-// The rounds in which the pairs of one part of the tokens run: the same rule as Row::window. nodes:
-// above 0, a token's choices on a node go together.
+// The rounds in which the pairs of one part of the tokens run: the same rule as Row::window.
 class RoundsOf {
  public:
-  RoundsOf(const Choices& choices, int64_t experts, int64_t parts, int64_t bound, int64_t nodes,
-           Range b, Range s);
+  RoundsOf(const Choices& choices, int64_t experts, const OwnerNodes& nodes, int64_t bound, Range b,
+           Range s);
   int rounds() const { return rounds_; }
   // Pairs of a round in a box of global ranges; of them those that lead on their node.
   int64_t count(int round, bool leads, Range e, Range b, Range s) const;

@@ -120,9 +120,9 @@ class Simulator {
   }
 
   // Whether others than its own class must come.
-  bool meets(int atoms, int colour) const {
+  bool meets(int atoms, const Walk& w) const {
     return classes_.over_stages[atoms] ||
-           classes_.kinds[atoms][classes_.kind_of[atoms][colour]].size() > 1;
+           classes_.kinds[atoms][classes_.kind(atoms, w.stage, w.colour)].size() > 1;
   }
 
   BodyPrice body_price(const LoweredBody& body, const Walk& w, bool first, const Pricing& pricing) {
@@ -172,7 +172,7 @@ class Simulator {
       const StepPrice& s = price.steps[t];
       device += s.seconds;
       const int atoms = communicates(s.cost) ? classes_.index_of(s.atoms) : -1;
-      if (atoms >= 0 && meets(atoms, w.colour)) {
+      if (atoms >= 0 && meets(atoms, w)) {
         open.atoms = atoms;
         open.what = body.steps[t].what;
         open.bytes = s.bytes;
@@ -301,7 +301,7 @@ class Simulator {
     Walk& w = walks_[index];
     w.clock += s.seconds;
     w.waiting = true;
-    const int kind = classes_.kind_of[s.atoms][w.colour];
+    const int kind = classes_.kind(s.atoms, w.stage, w.colour);
     const size_t place =
         static_cast<size_t>(classes_.over_stages[s.atoms] ? kind : kind * p_.stages + w.stage);
     Meeting& m = meetings_[s.atoms][place];

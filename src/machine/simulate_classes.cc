@@ -76,7 +76,7 @@ class Painter {
   void by_sizes() {
     std::set<std::pair<int64_t, AtomList>> uneven;
     const auto see = [&](int64_t size, AtomList cut) {
-      if (size % p_.mesh.parts(cut) != 0) uneven.insert({size, cut});
+      if (cut.set() & kOfNodes || size % p_.mesh.parts(cut) != 0) uneven.insert({size, cut});
     };
     for (const LoweredBody& body : p_.bodies) {
       for (const Version& v : body.versions) {
@@ -92,9 +92,11 @@ class Painter {
       }
     }
     for (const auto& [size, cut] : uneven) {
-      refine([&, size = size, cut = cut](int column) {
-        return p_.mesh.range(size, cut, column).size();
-      });
+      for (int s = 0; s < unlike_stages(cut); ++s) {
+        refine([&, size = size, cut = cut](int column) {
+          return p_.mesh.range(size, cut, c_.rank(s, column)).size();
+        });
+      }
     }
   }
 
@@ -131,35 +133,44 @@ class Painter {
     }
   }
 
-  // The columns of a group; a group over stages meets all of them.
-  std::vector<int> group(AtomList atoms, int column) const {
+  // The columns of a group in a stage; a group over stages meets all of them.
+  std::vector<int> group(AtomList atoms, int stage, int column) const {
     AtomList inside;
     for (Atom a : atoms) {
       if (!(stage_atom_ >> a & 1)) inside.push(a);
     }
-    return p_.mesh.group(inside, column);
+    std::vector<int> members = p_.mesh.group(inside, c_.rank(stage, column));
+    for (int& m : members) m -= c_.rank(stage, 0);
+    return members;
   }
+
+  // Stages whose groups may differ: where nodes end is no matter of columns.
+  int unlike_stages(AtomList atoms) const { return atoms.set() & kOfNodes ? p_.stages : 1; }
 
   void by_company() {
     for (int before = -1, now = 0; before != now;) {
       before = 1 + *std::max_element(c_.colour.begin(), c_.colour.end());
       if (before == 1) return;
       for (const AtomList& a : c_.atoms) {
-        std::map<std::vector<int>, int> ids;
-        std::vector<int64_t> seen(c_.columns, -1);
-        for (int i = 0; i < c_.columns; ++i) {
-          if (seen[i] >= 0) continue;
-          const std::vector<int> members = group(a, i);
-          std::vector<int> colours;
-          for (int m : members) colours.push_back(c_.colour[m]);
-          std::sort(colours.begin(), colours.end());
-          const int id = ids.try_emplace(colours, static_cast<int>(ids.size())).first->second;
-          for (int m : members) seen[m] = id;
-        }
-        refine([&](int column) { return seen[column]; });
+        for (int s = 0; s < unlike_stages(a); ++s) by_company_in(a, s);
       }
       now = 1 + *std::max_element(c_.colour.begin(), c_.colour.end());
     }
+  }
+
+  void by_company_in(AtomList atoms, int stage) {
+    std::map<std::vector<int>, int> ids;
+    std::vector<int64_t> seen(c_.columns, -1);
+    for (int i = 0; i < c_.columns; ++i) {
+      if (seen[i] >= 0) continue;
+      const std::vector<int> members = group(atoms, stage, i);
+      std::vector<int> colours;
+      for (int m : members) colours.push_back(c_.colour[m]);
+      std::sort(colours.begin(), colours.end());
+      const int id = ids.try_emplace(colours, static_cast<int>(ids.size())).first->second;
+      for (int m : members) seen[m] = id;
+    }
+    refine([&](int column) { return seen[column]; });
   }
 
   void take_as_one() {
@@ -175,12 +186,16 @@ class Painter {
     for (const AtomList& a : c_.atoms) {
       std::map<std::vector<int>, int> ids;
       std::vector<int> kind;
-      for (int colour = 0; colour < c_.colours(); ++colour) {
-        std::set<int> colours;
-        for (int m : group(a, c_.priced[colour][0])) colours.insert(c_.colour[m]);
-        const std::vector<int> list(colours.begin(), colours.end());
-        kind.push_back(ids.try_emplace(list, static_cast<int>(ids.size())).first->second);
+      for (int s = 0; s < unlike_stages(a); ++s) {
+        for (int colour = 0; colour < c_.colours(); ++colour) {
+          std::set<int> colours;
+          for (int m : group(a, s, c_.priced[colour][0])) colours.insert(c_.colour[m]);
+          const std::vector<int> list(colours.begin(), colours.end());
+          kind.push_back(ids.try_emplace(list, static_cast<int>(ids.size())).first->second);
+        }
       }
+      while (kind.size() < static_cast<size_t>(p_.stages * c_.colours()))
+        kind.push_back(kind[kind.size() - static_cast<size_t>(c_.colours())]);
       std::vector<std::vector<int>> kinds(ids.size());
       for (const auto& [list, id] : ids) kinds[id] = list;
       c_.kind_of.push_back(std::move(kind));

@@ -19,7 +19,7 @@ struct Classes {
       priced;  // by colour: columns to look at; one, or a sample of which the dearest counts
   std::vector<int> size;        // by colour: columns
   std::vector<AtomList> atoms;  // of all collectives
-  // By atoms, then colour: the kind of group it is in. Kinds list their colours.
+  // By atoms, then stage and colour: the kind of group it is in. Kinds list their colours.
   std::vector<std::vector<int>> kind_of;
   std::vector<std::vector<std::vector<int>>> kinds;
   std::vector<bool> over_stages;    // by atoms: the group spans stages
@@ -29,6 +29,9 @@ struct Classes {
   bool exact =
       true;  // false: too many colours, ranks of a stage taken as one, at the sizes of the largest
   int colours() const { return static_cast<int>(priced.size()); }
+  int kind(int list, int stage, int colour) const {
+    return kind_of[list][static_cast<size_t>(stage * colours() + colour)];
+  }
   int rank(int stage, int column) const { return stage * columns + column; }
   int index_of(AtomList list) const;
   const GroupShape& shape(int atoms, int rank) const;

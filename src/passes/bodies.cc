@@ -67,8 +67,7 @@ class Bodies {
     for (size_t i = 0; i < n; ++i) {
       Piece& piece = v.pieces.pieces[i];
       if (piece.loop_part >= 0) bound_rounds(piece, rows);
-      if (piece.loop_part >= 0 && plan_.dispatch == Dispatch::node_relay)
-        relay(piece, nodes_of_experts(plan_));
+      if (piece.loop_part >= 0 && plan_.dispatch == Dispatch::node_relay) relay(piece, plan_);
       differentiate(piece);
       v.graphs.push_back(std::make_shared<Graph>(std::move(piece.graph)));
       sharders_[rows].push_back(std::make_unique<Sharder>(
@@ -79,7 +78,7 @@ class Bodies {
   }
 
   // How many routed rows an owner of experts takes a round: expert_rows_bound times an even share
-  // of the largest part.
+  // of the largest part; under node_relay all of one token at least, so that no token is parted.
   void bound_rounds(Piece& piece, int64_t rows) {
     const Rules rules("*: b=edp_d s=edp_t", program_.mesh, aliases_of(plan_, program_.mesh));
     const auto cuts = rules(Value{.name = "x", .labels = "bs", .sizes = {1, 1}}).cuts;
@@ -90,13 +89,19 @@ class Bodies {
     for (Op& op : piece.forward.ops) {
       if (op.row != Row::window && op.row != Row::rounds) continue;
       op.attrs.parts = plan_.ep;
-      op.attrs.nodes = plan_.dispatch == Dispatch::node_relay ? nodes_of_experts(plan_) : 0;
+      op.attrs.inner = plan_.etp;
+      op.attrs.ranks_per_node = plan_.dispatch == Dispatch::node_relay ? plan_.ranks_per_node : 0;
       const double even =
           static_cast<double>(largest_part(rows, cuts[0]) * largest_part(op.size.at('s'), cuts[1]) *
                               op.size.at('j')) /
           plan_.ep;
-      op.attrs.bound = std::max<int64_t>(
-          1, static_cast<int64_t>(std::ceil(even * (plan_.ep == 1 ? 1 : plan_.expert_rows_bound))));
+      const int64_t of_a_token =
+          op.attrs.ranks_per_node > 0
+              ? std::min(op.size.at('j'), (op.attrs.experts + plan_.ep - 1) / plan_.ep)
+              : 1;
+      op.attrs.bound = std::max(
+          of_a_token,
+          static_cast<int64_t>(std::ceil(even * (plan_.ep == 1 ? 1 : plan_.expert_rows_bound))));
     }
   }
 

@@ -50,6 +50,17 @@ bool leads(const Step& move, const Layout& from, const Layout& to) {
         left = static_cast<AtomSet>(left | a.suffix(kept).set());
         joined = static_cast<AtomSet>(joined | b.suffix(kept).set());
       }
+      if (const AtomSet both = left | joined; both & kOfNodes) {
+        AtomSet by_node = 0;  // what stands for kNode on the other side
+        for (int d : changed) {
+          const AtomSet here = from.cuts[d].set() | to.cuts[d].set();
+          if (here >> kNode & 1) by_node = here & ~kOfNodes;
+        }
+        const AtomSet others = both & ~kOfNodes;
+        return n > 1 && keeps && (both & kOfNodes) == kOfNodes && !(left & joined & kOfNodes) &&
+               (left & kOfNodes) * (joined & kOfNodes) == 0 &&
+               atoms == (others == by_node ? 1u << kNear : others);
+      }
       return n > 1 && keeps && left == atoms && joined == atoms;
     }
     case MoveKind::all_reduce:
@@ -79,6 +90,7 @@ class BodyCheck {
                              [&](const Action& a) { return a.act == Act::run && a.body == index; });
         });  // a body that all stages run may reduce over them
     usable_ = static_cast<AtomSet>(pp < 0 || everywhere ? mesh_.all() : mesh_.all() & ~(1u << pp));
+    if (mesh_.nodes().ranks_per_node > 0) usable_ = static_cast<AtomSet>(usable_ | kOfNodes);
   }
 
   void check() {
@@ -132,6 +144,12 @@ class BodyCheck {
       refuse(fmt::format("{} has {} dims, its layout {}", v.name, v.sizes.size(), layout.dims));
     }
     AtomSet seen = layout.pending;
+    const bool near = layout.cut_atoms() >> kNear & 1;
+    for (const AtomList& cut : layout.cuts) {
+      if (cut.set() >> kNode & 1 && (cut.n > 1 || !near))
+        refuse(fmt::format("{}: a cut by node stands alone, beside one by near", v.name));
+    }
+    if (layout.pending & kOfNodes) refuse(fmt::format("{} is pending over nodes", v.name));
     for (int d = 0; d < layout.dims; ++d) {
       for (Atom a : layout.cuts[d]) {
         if (seen >> a & 1)

@@ -199,7 +199,7 @@ TEST(Lower, ExpertsLieOverProductsOfAtoms) {
   expect({.dp = 3, .tp = 4, .etp = 5}, {"etp is 5", "nearest: etp 4 or 12"});
   expect({.dp = 3, .tp = 4, .ep = 12, .dispatch = Dispatch::node_gather, .ranks_per_node = 6},
          {"the 6 ranks of etp 1 x ep 12 on a node of 6",
-          "nearest: ranks_per_node 4; or dispatch flat"});
+          "nearest: ranks_per_node 4; or dispatch node_relay or flat"});
   EXPECT_EQ(refusal_of({.dp = 3, .tp = 4, .ep = 6, .etp = 2}), "");
 }
 
@@ -212,6 +212,23 @@ TEST(Lower, NodesOfExpertsCutTheirAtomsInTwo) {
   EXPECT_EQ(aliases.at("ep_n"), "dp.1");
   EXPECT_EQ(aliases.at("near_d"), "dp.0");
   EXPECT_EQ(aliases.at("dp"), "dp.0,dp.1") << "what tells nodes apart comes last";
+}
+
+TEST(Lower, UnevenNodesOfExpertsAddTwoAtoms) {
+  const Plan plan{.dp = 6,
+                  .tp = 2,
+                  .sp = true,
+                  .ep = 3,
+                  .etp = 2,
+                  .dispatch = Dispatch::node_relay,
+                  .ranks_per_node = 4};
+  const Mesh mesh = mesh_of(plan, toy_model({}, 1));
+  const auto aliases = aliases_of(plan, mesh);
+  EXPECT_EQ(aliases.at("ep"), "dp.0");
+  EXPECT_EQ(aliases.at("ep_n"), "node");
+  EXPECT_EQ(aliases.at("near_d"), "dp.1");
+  EXPECT_EQ(aliases.at("near_t"), "near,tg");
+  EXPECT_EQ(aliases.at("home_t"), "tg");
 }
 
 TEST(Lower, MicroBatchesTileTheRows) {

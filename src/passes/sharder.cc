@@ -220,6 +220,7 @@ struct Sharder::Search {
       return {w.asked && d != std::string::npos ? w.cuts[d] : AtomList{}};
     }
     const auto offer = [&](AtomList t) {
+      if (t.set() & kOfNodes) return;  // these are ranks that other atoms name too: only where asked
       for (int k = 1; k <= t.n; ++k) list.push_back(t.prefix(k));
     };
     std::vector<AtomList> primary, wished;

@@ -56,7 +56,9 @@ std::string nearest(const char* name, int value, int most, Legal legal) {
   return text;
 }
 
-void refold(Axes& axes, const Plan& plan) {
+// Splits axes where experts are refolded inside them and, where dispatch tells nodes apart, where
+// their nodes end. Nodes that do so between atoms are returned.
+OwnerNodes refold(Axes& axes, const Plan& plan) {
   const int ranks = plan.dp * plan.tp;
   const auto refuse = [&](const char* name, int value, int with, const std::string& what) {
     if (place_of(axes, static_cast<int64_t>(with) * value)) return;
@@ -70,7 +72,7 @@ void refold(Axes& axes, const Plan& plan) {
   split_at(axes, plan.etp);
   refuse("ep", plan.ep, plan.etp, fmt::format("etp {} x ep {}", plan.etp, plan.ep));
   split_at(axes, static_cast<int64_t>(plan.etp) * plan.ep);
-  if (plan.dispatch == Dispatch::flat) return;
+  if (plan.dispatch == Dispatch::flat) return {};
   const auto on_a_node = [&](int ranks_per_node) {
     Plan p = plan;
     p.ranks_per_node = ranks_per_node;
@@ -78,16 +80,20 @@ void refold(Axes& axes, const Plan& plan) {
     return nodes > 1 ? plan.etp * plan.ep / nodes : 0;
   };
   const int part = on_a_node(plan.ranks_per_node);
-  if (!place_of(axes, part)) {
+  const bool even = part > 0 && place_of(axes, part);
+  if (!even && plan.dispatch == Dispatch::node_relay)
+    return {.owners = plan.ep, .inner = plan.etp, .ranks_per_node = plan.ranks_per_node};
+  if (!even) {
     throw Error(fmt::format("dispatch {}: the {} ranks of etp {} x ep {} on a node of {} are no "
                             "product of atoms of dp {} x tp {}",
                             name_of(plan.dispatch), part, plan.etp, plan.ep, plan.ranks_per_node,
                             plan.dp, plan.tp),
                 "layout", nearest("ranks_per_node", plan.ranks_per_node, plan.ranks(), [&](int n) {
                             return on_a_node(n) > 0 && place_of(axes, on_a_node(n));
-                          }) + "; or dispatch flat");
+                          }) + "; or dispatch node_relay or flat");
   }
   split_at(axes, part);
+  return {};
 }
 
 }  // namespace
@@ -112,10 +118,10 @@ Mesh mesh_of(const Plan& plan, const Pieces& pieces) {
   };
   Axes axes = {axis("tr", plan.tp / tg, "tp"), axis("tg", tg, "tp"), axis("cp", 1, "cp"),
                axis("dp", plan.dp, "dp")};
-  refold(axes, plan);
+  const OwnerNodes uneven = refold(axes, plan);
   axes.push_back(axis("pp", plan.pp, "pp"));
   std::reverse(axes.begin(), axes.end());
-  return Mesh(std::move(axes));
+  return Mesh(std::move(axes), uneven);
 }
 
 std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh) {
@@ -128,7 +134,10 @@ std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh
     list += (list.empty() ? "" : ",") + atom;
   };
   const int group = plan.etp * plan.ep;
-  const int node = plan.dispatch == Dispatch::flat ? group : group / nodes_of_experts(plan);
+  const bool uneven = mesh.nodes().ranks_per_node > 0;
+  const int node =
+      plan.dispatch == Dispatch::flat || uneven ? group : group / nodes_of_experts(plan);
+  if (uneven) add("ep_n", "node");
   for (const bool far : {false, true}) {  // atoms that tell nodes apart come last
     int64_t below = mesh.ranks() / plan.pp;
     for (const auto& x : mesh.declared()) {  // slowest first
@@ -143,7 +152,9 @@ std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh
       if (x.size == 1) continue;
       if (left_over) add(of_tp ? "edp_t" : "edp_d", x.name);
       if (of_tp && (plan.sp || !of_etp)) add("home_t", x.name);
-      if (far) {
+      if (uneven && !left_over && !of_etp) {  // of ep
+        if (aliases["near_t"].find("near") == std::string::npos) add("near_t", "near");
+      } else if (far) {
         add("ep_n", x.name);
       } else if (!of_tp || plan.sp || !of_etp) {
         add(of_tp ? "near_t" : "near_d", x.name);

@@ -205,5 +205,24 @@ TEST(Classes, EqualEveryRankWhereNothingDivides) {
   }
 }
 
+TEST(Classes, EqualEveryRankWithExpertsOnAnyNodes) {
+  ModelConfig m = small_model();
+  m.family = Family::mixtral;
+  m.moe = {.experts = 8, .top_k = 2, .expert_ffn = 32};
+  for (const Dispatch kind : {Dispatch::flat, Dispatch::node_gather, Dispatch::node_relay}) {
+    for (const int node : {1, 2, 3, 4}) {
+      for (Plan p : {Plan{.dp = 4, .ep = 4}, Plan{.dp = 3, .pp = 2, .ep = 3},
+                     Plan{.dp = 6, .zero = 1, .ep = 3}, Plan{.dp = 2, .tp = 2, .sp = true, .ep = 4},
+                     Plan{.dp = 4, .tp = 2, .pp = 2, .zero = 3, .sp = true, .ep = 4, .etp = 2}}) {
+        p.dispatch = kind;
+        p.ranks_per_node = node;
+        p.micro_batches = 4;
+        if (kind == Dispatch::node_gather && nodes_of_experts(p) == 0) continue;
+        compare(small_run(p, 4 * p.dp, m), small_cluster(node));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace myriad

@@ -85,7 +85,8 @@ void Evaluator::run_op(const Op& op) {
     CHECK(has(i), "{}: no value of {}", show(op, *graph_), (*graph_)[i].name);
     ins.push_back(values_.at(i).tensor);
   }
-  KernelCall call{.op = &op, .ins = ins, .outs = outs, .local = op.size};
+  KernelCall call{
+      .op = &op, .ins = ins, .outs = outs, .local = op.size, .nodes = op.attrs.nodes(0)};
   for (const auto* list : {&op.ins, &op.outs}) {
     for (int v : *list) {
       if (!(*graph_)[v].sparse()) continue;

@@ -412,7 +412,7 @@ TEST(Differences, SpreadAndCollapse) {
        {chosen(), std::vector<double>{1, 0, 4, 2, 3, 0, -1, 3}, std::vector<double>(8, -1)}) {
     Trial t;
     const Routed r(t, choices);
-    const Attrs nodes{.parts = 2, .experts = r.experts};
+    const Attrs nodes{.experts = r.experts, .parts = 2, .ranks_per_node = 1};
     const int x = t.param("bsd", {2, 2, 3});
     const int leads = t.op(Row::leads, {r.now}, "bsj->bsj", nodes, {}, {DType::i32});
     const int first = t.op(Row::dispatch, {x, leads}, "bsd,bsj->ebsd", {}, {"e", {r.experts}});
@@ -491,12 +491,12 @@ ModelConfig tiny(Family family, bool tied) {
   return c;
 }
 
-// nodes: above 1 rows reach experts by way of one a token and node.
-void check_model(const ModelConfig& config, int nodes = 1) {
+// With ep above 1 rows reach experts by way of one a token and node.
+void check_model(const ModelConfig& config, const Plan& plan = {}) {
   const RoutingConfig& routing = config.moe.routing;
   Pieces pieces = emit_model(config, 2, 7, DType::f64, {});
   for (Piece& piece : pieces.pieces) {
-    if (nodes > 1 && piece.loop_part >= 0) relay(piece, nodes);
+    if (plan.ep > 1 && piece.loop_part >= 0) relay(piece, plan);
   }
   PlainModel model(std::move(pieces), routing.load_balance, routing.z);
   model.initialise(3, 0.4);
@@ -542,8 +542,10 @@ TEST(Differences, WholeMixtral) {
 }
 
 TEST(Differences, WholeMixtralByWayOfNodes) {
-  for (int nodes : {2, 3, 5})
-    check_model(with_experts(Family::mixtral, {.experts = 5, .top_k = 3, .expert_ffn = 4}), nodes);
+  for (const Plan& plan :
+       {Plan{.dp = 2, .ep = 2, .ranks_per_node = 1}, Plan{.dp = 5, .ep = 5, .ranks_per_node = 1},
+        Plan{.dp = 5, .ep = 5, .ranks_per_node = 3}})  // of 3 and 2 owners
+    check_model(with_experts(Family::mixtral, {.experts = 5, .top_k = 3, .expert_ffn = 4}), plan);
 }
 
 TEST(Differences, WholeMixtralThatDrops) {

@@ -251,12 +251,14 @@ TEST(ExpertFaults, SumsOfOtherNodesLeftOut) {
 
 // Each choice crosses by itself: right, but not the rows that were promised.
 TEST(ExpertFaults, EachChoiceLeads) {
-  const auto alone =
-      change("moe.*", Row::leads, "*", [](Op& op) { op.attrs.parts = op.attrs.experts; });
+  const auto each_by_itself = [](Op& op) {
+    op.attrs.parts = op.attrs.experts;
+    op.attrs.ranks_per_node = 1;
+  };
+  const auto alone = change("moe.*", Row::leads, "*", each_by_itself);
   const auto all = [=](Program& p) {
     alone(p);
-    for (const Row row : {Row::spread, Row::collapse})
-      change("moe.*", row, "*", [](Op& op) { op.attrs.parts = op.attrs.experts; })(p);
+    for (const Row row : {Row::spread, Row::collapse}) change("moe.*", row, "*", each_by_itself)(p);
   };
   expect_caught({"experts", over_nodes(Dispatch::node_relay)}, {.program = all}, {"counts"},
                 {"layouts"});

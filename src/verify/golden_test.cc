@@ -66,6 +66,11 @@ std::vector<Plan> expert_layouts(int micro_batches) {
         {.dp = 4, .tp = 2, .zero = 2, .ep = 2, .etp = 2, .ranks_per_node = 2},
         {.dp = 3, .pp = 2, .ep = 3, .ranks_per_node = 1, .recompute = Recompute::full},
     };
+    if (kind == Dispatch::node_relay) {  // nodes that hold 2 and 1, 3 and 1 of a group's ranks
+      nodes.push_back({.dp = 3, .zero = 1, .ep = 3, .ranks_per_node = 2});
+      nodes.push_back(
+          {.dp = 2, .tp = 2, .sp = true, .ep = 4, .expert_rows_bound = 0.3, .ranks_per_node = 3});
+    }
     for (Plan& p : nodes) {
       p.dispatch = kind;
       plans.push_back(p);

@@ -221,7 +221,8 @@ std::vector<Plan> dispatches(const Plan& base, const Pieces& pieces) {
     out.push_back(p);
     for (const Dispatch kind : {Dispatch::node_gather, Dispatch::node_relay}) {
       p.dispatch = kind;
-      if (nodes_of_experts(p) < 2) continue;
+      const int nodes = nodes_of_experts(p);  // 0: not as many ranks on each
+      if (nodes == 1 || (nodes == 0 && kind == Dispatch::node_gather)) continue;
       try {
         mesh_of(p, pieces);
       } catch (const Error&) {

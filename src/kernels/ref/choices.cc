@@ -29,9 +29,8 @@ int64_t node_rounds(const KernelCall& call, F&& to) {
   const Attrs& a = call.op->attrs;
   const Tensor& idx = call.ins[0];
   const auto k = static_cast<size_t>(idx.size[idx.dims - 1]);
-  NodeRounds rounds(
-      a.experts, a.parts, a.nodes, a.bound,
-      {reinterpret_cast<int64_t*>(call.scratch), NodeRounds::state_size(a.parts, a.nodes)});
+  NodeRounds rounds(a.experts, call.nodes, a.bound,
+                    {reinterpret_cast<int64_t*>(call.scratch), NodeRounds::state_size(call.nodes)});
   for (int64_t i = 0; k > 0 && i < idx.elements(); i += static_cast<int64_t>(k)) {
     rounds.token({idx.as<int32_t>() + i, k},
                  [&](size_t j, int64_t round) { to(i + static_cast<int64_t>(j), round); });
@@ -43,8 +42,8 @@ int64_t node_rounds(const KernelCall& call, F&& to) {
 
 size_t experts_scratch(const Op& op, const LabelSizes&, DType) {
   const Attrs& a = op.attrs;
-  const size_t n = static_cast<size_t>(a.experts);
-  return sizeof(int64_t) * (a.nodes > 0 ? NodeRounds::state_size(a.parts, a.nodes) : n);
+  return sizeof(int64_t) * (a.ranks_per_node > 0 ? NodeRounds::state_size({.owners = a.parts})
+                                                 : static_cast<size_t>(a.experts));
 }
 
 void count(const KernelCall& call) {
@@ -85,7 +84,7 @@ void fits(const KernelCall& call) {
 void window(const KernelCall& call) {
   begin(call);
   const Attrs& a = call.op->attrs;
-  if (a.nodes > 0) {
+  if (a.ranks_per_node > 0) {
     int32_t* now = call.outs[0].as<int32_t>();
     std::fill_n(now, call.outs[0].elements(), -1);
     node_rounds(call, [&](int64_t i, int64_t round) {
@@ -115,7 +114,7 @@ void window(const KernelCall& call) {
 void rounds(const KernelCall& call) {
   begin(call);
   const Attrs& a = call.op->attrs;
-  if (a.nodes > 0) {
+  if (a.ranks_per_node > 0) {
     const int64_t most = node_rounds(call, [](int64_t, int64_t) {});
     *call.outs[0].as<int32_t>() = static_cast<int32_t>(most);
     return;

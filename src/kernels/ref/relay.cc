@@ -12,8 +12,9 @@ namespace myriad::ref {
 
 namespace {
 
-// The node of an expert: part i of n of the experts is [i E / n, (i + 1) E / n).
-int64_t node_of(const Attrs& a, int64_t expert) { return ((expert + 1) * a.parts - 1) / a.experts; }
+int64_t node_of(const KernelCall& call, int64_t expert) {
+  return call.nodes.node_of_expert(expert, call.op->attrs.experts);
+}
 
 // The rows of leads that belong to the rows of all choices.
 class Leads {
@@ -22,12 +23,11 @@ class Leads {
       : call_(call), token_(call, call.ins[1]), choices_(call.ins[1].size[2]) {}
 
   int64_t operator()(int64_t row) const {
-    const Attrs& a = call_.op->attrs;
     const RowSet &rows = *call_.rows, &leads = *call_.leads;
-    const int64_t node = node_of(a, call_.e.lo + rows.e[row]);
+    const int64_t node = node_of(call_, call_.e.lo + rows.e[row]);
     const int32_t* chosen = call_.ins[1].as<int32_t>() + token_(row) * choices_;
-    const int32_t* lead = std::find_if(chosen, chosen + choices_,
-                                       [&](int32_t e) { return e >= 0 && node_of(a, e) == node; });
+    const int32_t* lead = std::find_if(
+        chosen, chosen + choices_, [&](int32_t e) { return e >= 0 && node_of(call_, e) == node; });
     CHECK(lead != chosen + choices_, "row {}: its token has no lead on node {}", row, node);
     const auto e = static_cast<int32_t>(*lead - call_.e.lo);
     const auto first = std::lower_bound(leads.e, leads.e + leads.n, e) - leads.e;
@@ -65,9 +65,10 @@ void leads(const KernelCall& call) {
     for (int64_t j = 0; j < k; ++j) {
       const int32_t e = chosen[j];
       CHECK(e < a.experts, "choice {} of {} experts", e, a.experts);
-      const bool first = e >= 0 && std::none_of(chosen, chosen + k, [&](int32_t other) {
-                           return other >= 0 && other < e && node_of(a, other) == node_of(a, e);
-                         });
+      const bool first =
+          e >= 0 && std::none_of(chosen, chosen + k, [&](int32_t other) {
+            return other >= 0 && other < e && node_of(call, other) == node_of(call, e);
+          });
       call.outs[0].as<int32_t>()[t * k + j] = first ? e : -1;
     }
   }

@@ -79,7 +79,7 @@ enum class Row : uint8_t {
                     // lower expert; attrs.k, groups
   count,            // "bsj->x" (or "bx"): how often each expert was chosen, as a real number
   fits,             // "bsj->bsj": 1 where the choice is within attrs.capacity of its expert, counted
-                    // in the order (b, s, j), else 0
+                    // by row, position in it and j, else 0
   window,           // "bsj->bsj": the choices of the running round, -1 for others; attrs.parts,
                     // bound
   rounds,           // "bsj->": how many rounds there are (i32), pending maximum
@@ -135,6 +135,7 @@ struct Attrs {
   // topk: choices; groups of experts of which so many stay (0: no groups)
   int64_t k = 0, groups = 0, kept_groups = 0;
   int64_t capacity = 0;  // fits: choices an expert takes
+  int64_t cp = 1;        // fits: ranks that share the sequence, which orders it (ir/sequence.h)
   int64_t experts = 0;   // fits, window, rounds, leads, spread, collapse
   int64_t bound = 0;     // window, rounds: rows an owner of experts takes a round
   // window, rounds, leads, spread, collapse: owners of the experts, ranks of each, and on which

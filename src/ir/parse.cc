@@ -109,6 +109,7 @@ bool parse_attr(Line& line, Attrs& a, const std::string& key) {
       {"groups", &Attrs::groups},
       {"kept_groups", &Attrs::kept_groups},
       {"capacity", &Attrs::capacity},
+      {"cp", &Attrs::cp},
       {"parts", &Attrs::parts},
       {"bound", &Attrs::bound},
       {"inner", &Attrs::inner},

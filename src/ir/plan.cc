@@ -107,11 +107,12 @@ int nodes_of_experts(const Plan& p) {
 
 Plan resolve(Plan p, int layers, int64_t rows) {
   at_least_one("dp", p.dp);
+  at_least_one("cp", p.cp);
   at_least_one("tp", p.tp);
   at_least_one("pp", p.pp);
   at_least_one("vpp", p.vpp);
   at_least_one("micro_batches", p.micro_batches);
-  if (static_cast<int64_t>(p.dp) * p.tp * p.pp > (1 << 30))
+  if (static_cast<double>(p.dp) * p.cp * p.tp * p.pp > (1 << 30))
     throw Error("more than 2^30 ranks", "layout");
   if (p.zero < 0 || p.zero > 3)
     throw Error(fmt::format("layout.zero is {}", p.zero), "layout", "legal: 0, 1, 2, 3");
@@ -139,7 +140,7 @@ Plan resolve(Plan p, int layers, int64_t rows) {
         "layout", fmt::format("micro_batches: {}, or vpp: 1 with schedule: 1f1b", p.pp));
   }
   if (p.tp == 1) p.sp = false;
-  if (p.dp == 1) p.zero = 0;
+  if (p.dp * p.cp == 1) p.zero = 0;
   if (p.grad_reduce == GradReduce::automatic)
     p.grad_reduce = p.zero >= 2 ? GradReduce::micro_batch : GradReduce::step;
   check_stages(p, layers);
@@ -194,7 +195,9 @@ std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int k
 }
 
 std::string show(const Plan& p) {
-  std::string text = fmt::format("dp {} x tp {} x pp {}", p.dp, p.tp, p.pp);
+  std::string text = fmt::format("dp {} x ", p.dp);
+  if (p.cp > 1) text += fmt::format("cp {} x ", p.cp);
+  text += fmt::format("tp {} x pp {}", p.tp, p.pp);
   if (p.vpp > 1) text += fmt::format(", vpp {}", p.vpp);
   text += fmt::format(", {} micro-batch{}, zero {}", p.micro_batches,
                       p.micro_batches == 1 ? "" : "es", p.zero);

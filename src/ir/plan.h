@@ -18,11 +18,11 @@ const char* name_of(Dispatch dispatch);
 enum class GradReduce : uint8_t { automatic, step, micro_batch };
 
 struct Plan {
-  int dp = 1, tp = 1, pp = 1, vpp = 1;
+  int dp = 1, cp = 1, tp = 1, pp = 1, vpp = 1;  // cp: ranks that share a row, ir/sequence.h
   int micro_batches = 1;
   int zero = 0;
   bool sp = false;
-  int ep = 1, etp = 1;           // experts refold dp x tp as expert-dp (slowest), ep, etp (fastest)
+  int ep = 1, etp = 1;  // experts refold dp x cp x tp as expert-dp (slowest), ep, etp (fastest)
   double expert_rows_bound = 2;  // rows of routed choices a rank takes a round, over an even share
   Dispatch dispatch = Dispatch::flat;
   int ranks_per_node = 0;  // node of rank r: r / ranks_per_node; 0: one node holds all
@@ -33,7 +33,7 @@ struct Plan {
   std::string rules;                     // further lines of wanted layouts
   std::map<std::string, double> prices;  // by axis: factor on bytes sent over it
   bool operator==(const Plan&) const = default;
-  int ranks() const { return dp * tp * pp; }
+  int ranks() const { return dp * cp * tp * pp; }
 };
 
 // Throws Error naming rule, values and nearest legal values; fills in what was left to a default.

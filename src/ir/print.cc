@@ -104,6 +104,7 @@ std::string print_attrs(const Attrs& a) {
   put_int(out, "groups", a.groups, d.groups);
   put_int(out, "kept_groups", a.kept_groups, d.kept_groups);
   put_int(out, "capacity", a.capacity, d.capacity);
+  put_int(out, "cp", a.cp, d.cp);
   put_int(out, "parts", a.parts, d.parts);
   put_int(out, "bound", a.bound, d.bound);
   put_int(out, "inner", a.inner, d.inner);

@@ -66,6 +66,9 @@ class Bodies {
     v.backward.resize(n);
     for (size_t i = 0; i < n; ++i) {
       Piece& piece = v.pieces.pieces[i];
+      for (Op& op : piece.forward.ops) {
+        if (op.row == Row::fits) op.attrs.cp = plan_.cp;
+      }
       if (piece.loop_part >= 0) bound_rounds(piece, rows);
       if (piece.loop_part >= 0 && plan_.dispatch == Dispatch::node_relay) relay(piece, plan_);
       differentiate(piece);
@@ -80,7 +83,7 @@ class Bodies {
   // How many routed rows an owner of experts takes a round: expert_rows_bound times an even share
   // of the largest part; under node_relay all of one token at least, so that no token is parted.
   void bound_rounds(Piece& piece, int64_t rows) {
-    const Rules rules("*: b=edp_d s=edp_t", program_.mesh, aliases_of(plan_, program_.mesh));
+    const Rules rules("*: b=edp_d s=edp_s", program_.mesh, aliases_of(plan_, program_.mesh));
     const auto cuts = rules(Value{.name = "x", .labels = "bs", .sizes = {1, 1}}).cuts;
     const auto largest_part = [&](int64_t n, AtomList cut) {
       const int64_t parts = program_.mesh.parts(cut);

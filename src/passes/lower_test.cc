@@ -227,8 +227,8 @@ TEST(Lower, UnevenNodesOfExpertsAddTwoAtoms) {
   EXPECT_EQ(aliases.at("ep"), "dp.0");
   EXPECT_EQ(aliases.at("ep_n"), "node");
   EXPECT_EQ(aliases.at("near_d"), "dp.1");
-  EXPECT_EQ(aliases.at("near_t"), "near,tg");
-  EXPECT_EQ(aliases.at("home_t"), "tg");
+  EXPECT_EQ(aliases.at("near_s"), "near,tg");
+  EXPECT_EQ(aliases.at("home_s"), "tg");
 }
 
 TEST(Lower, MicroBatchesTileTheRows) {

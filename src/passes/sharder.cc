@@ -220,7 +220,8 @@ struct Sharder::Search {
       return {w.asked && d != std::string::npos ? w.cuts[d] : AtomList{}};
     }
     const auto offer = [&](AtomList t) {
-      if (t.set() & kOfNodes) return;  // these are ranks that other atoms name too: only where asked
+      if (t.set() & kOfNodes)
+        return;  // these are ranks that other atoms name too: only where asked
       for (int k = 1; k <= t.n; ++k) list.push_back(t.prefix(k));
     };
     std::vector<AtomList> primary, wished;
@@ -413,9 +414,9 @@ void Sharder::lower_op(Op op) {
   for (int o : outs) settle(o);
 }
 
-// An n-ary add: sums the operands of equal layout first, so that the rest is one reshard.
-Op Sharder::sum_alike_first(const Op& op) {
-  std::vector<std::pair<Layout, std::vector<int>>> groups;
+// Operands of an n-ary add that lie alike, if to sum those first leaves one reshard for the rest.
+Sharder::Alike Sharder::alike(const Op& op) {
+  Alike groups;
   bool any_pending = false;
   for (int i : op.ins) {
     const Layout& l = held_[i][0].layout;
@@ -425,7 +426,17 @@ Op Sharder::sum_alike_first(const Op& op) {
     if (g == groups.end()) g = groups.insert(groups.end(), {l, {}});
     g->second.push_back(i);
   }
-  if (groups.size() == 1 || groups.size() == op.ins.size() || !any_pending) return op;
+  if (groups.size() == 1 || groups.size() == op.ins.size() || !any_pending) return {};
+  return groups;
+}
+
+// An n-ary add: sums the operands of equal layout first. A recomputed one groups them as its
+// original did.
+Op Sharder::sum_alike_first(const Op& op) {
+  auto at = alike_.find(op.outs[0]);
+  if (at == alike_.end()) at = alike_.emplace(op.outs[0], alike(op)).first;
+  const Alike& groups = at->second;
+  if (groups.empty()) return op;
   Op rest = op;
   rest.ins.clear();
   for (const auto& [layout, members] : groups) {

@@ -75,6 +75,8 @@ class Sharder {
   void lower_op(Op op);
   void lower_read(const Op& op);
   void lower_store(const Op& op);
+  using Alike = std::vector<std::pair<Layout, std::vector<int>>>;  // operands by layout
+  Alike alike(const Op& op);
   Op sum_alike_first(const Op& op);
   int state_index(const std::string& name, int value, const Layout& layout);
   Layout state_at_rest(const std::string& name, int value);
@@ -91,7 +93,9 @@ class Sharder {
   AtomSet pending_scalars_;
   std::vector<std::optional<Want>> wants_;
   std::vector<int> size_ids_;
-  std::map<int, Decision> decided_;        // by first output: a clone lies as its original
+  // By first output: a clone lies as its original, and adds in its order.
+  std::map<int, Decision> decided_;
+  std::map<int, Alike> alike_;
   std::map<int, std::vector<Held>> held_;  // value -> versions so far, the primary one first
   LoweredBody out_;
 };

@@ -44,12 +44,13 @@ void split_at(Axes& axes, int64_t boundary) {
   axes.insert(axes.begin() + static_cast<long>(i) + 1, slow);
 }
 
-// "name: 2 or 4": the nearest values for which `legal` holds, of 1 to most.
+// "name: 2 or 4": the nearest values for which `legal` holds, of 1 to most; empty: none.
 template <class Legal>
 std::string nearest(const char* name, int value, int most, Legal legal) {
   int below = std::min(value - 1, most), above = value + 1;
   while (below > 0 && !legal(below)) --below;
   while (above <= most && !legal(above)) ++above;
+  if (below <= 0 && above > most) return "";
   std::string text = fmt::format("nearest: {} ", name);
   if (below > 0) text += fmt::format("{}", below);
   if (above <= most) text += fmt::format("{}{}", below > 0 ? " or " : "", above);
@@ -59,11 +60,12 @@ std::string nearest(const char* name, int value, int most, Legal legal) {
 // Splits axes where experts are refolded inside them and, where dispatch tells nodes apart, where
 // their nodes end. Nodes that do so between atoms are returned.
 OwnerNodes refold(Axes& axes, const Plan& plan) {
-  const int ranks = plan.dp * plan.tp;
+  const int ranks = plan.dp * plan.cp * plan.tp;
+  const std::string grid = fmt::format(
+      "dp {}{} x tp {}", plan.dp, plan.cp > 1 ? fmt::format(" x cp {}", plan.cp) : "", plan.tp);
   const auto refuse = [&](const char* name, int value, int with, const std::string& what) {
     if (place_of(axes, static_cast<int64_t>(with) * value)) return;
-    throw Error(fmt::format("{} is {}: {} is no product of atoms of dp {} x tp {}", name, value,
-                            what, plan.dp, plan.tp),
+    throw Error(fmt::format("{} is {}: {} is no product of atoms of {}", name, value, what, grid),
                 "layout", nearest(name, value, ranks / with, [&](int n) {
                   return place_of(axes, static_cast<int64_t>(with) * n).has_value();
                 }));
@@ -79,18 +81,25 @@ OwnerNodes refold(Axes& axes, const Plan& plan) {
     const int nodes = nodes_of_experts(p);
     return nodes > 1 ? plan.etp * plan.ep / nodes : 0;
   };
+  // Nodes that part cp while tp cuts tokens too would ask for another order of the two.
+  const bool tp_cuts = plan.sp || plan.etp < plan.tp;
+  const auto is_legal = [&](int part) {
+    const bool parts_cp = plan.cp > 1 && part < plan.tp * plan.cp && plan.ep * plan.etp > plan.tp;
+    return part > 0 && place_of(axes, part) && !(parts_cp && tp_cuts);
+  };
   const int part = on_a_node(plan.ranks_per_node);
-  const bool even = part > 0 && place_of(axes, part);
-  if (!even && plan.dispatch == Dispatch::node_relay)
+  if (!is_legal(part) && plan.dispatch == Dispatch::node_relay)
     return {.owners = plan.ep, .inner = plan.etp, .ranks_per_node = plan.ranks_per_node};
-  if (!even) {
-    throw Error(fmt::format("dispatch {}: the {} ranks of etp {} x ep {} on a node of {} are no "
-                            "product of atoms of dp {} x tp {}",
-                            name_of(plan.dispatch), part, plan.etp, plan.ep, plan.ranks_per_node,
-                            plan.dp, plan.tp),
-                "layout", nearest("ranks_per_node", plan.ranks_per_node, plan.ranks(), [&](int n) {
-                            return on_a_node(n) > 0 && place_of(axes, on_a_node(n));
-                          }) + "; or dispatch node_relay or flat");
+  if (!is_legal(part)) {
+    const bool apart = part > 0 && place_of(axes, part);
+    std::string legal = nearest("ranks_per_node", plan.ranks_per_node, plan.ranks(),
+                                [&](int n) { return is_legal(on_a_node(n)); });
+    legal += legal.empty() ? "" : "; or ";
+    throw Error(
+        fmt::format("dispatch {}: the {} ranks of etp {} x ep {} on a node of {} {} of {}",
+                    name_of(plan.dispatch), part, plan.etp, plan.ep, plan.ranks_per_node,
+                    apart ? "part cp, and tp cuts tokens too," : "are no product of atoms", grid),
+        "layout", legal + "dispatch node_relay or flat");
   }
   split_at(axes, part);
   return {};
@@ -116,7 +125,7 @@ Mesh mesh_of(const Plan& plan, const Pieces& pieces) {
     }
     return {name, size};
   };
-  Axes axes = {axis("tr", plan.tp / tg, "tp"), axis("tg", tg, "tp"), axis("cp", 1, "cp"),
+  Axes axes = {axis("tr", plan.tp / tg, "tp"), axis("tg", tg, "tp"), axis("cp", plan.cp, "cp"),
                axis("dp", plan.dp, "dp")};
   const OwnerNodes uneven = refold(axes, plan);
   axes.push_back(axis("pp", plan.pp, "pp"));
@@ -127,7 +136,7 @@ Mesh mesh_of(const Plan& plan, const Pieces& pieces) {
 std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh) {
   std::map<std::string, std::string> aliases;
   for (const char* name :
-       {"tp", "etp", "ep", "edp", "edp_d", "edp_t", "home_t", "ep_n", "near_d", "near_t"})
+       {"tp", "etp", "ep", "edp", "edp_d", "edp_s", "home_s", "ep_n", "near_d", "near_s"})
     aliases[name] = "";
   const auto add = [&](const std::string& alias, const std::string& atom) {
     std::string& list = aliases[alias];
@@ -145,19 +154,21 @@ std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh
       below /= x.size;
       const bool tells_nodes = x.size > 1 && below >= node && below < group;
       if (tells_nodes != far) continue;
-      const bool of_tp = x.name[0] == 't', left_over = below >= group, of_etp = below < plan.etp;
+      const bool of_tp = x.name[0] == 't', of_dp = x.name[0] == 'd', left_over = below >= group,
+                 of_etp = below < plan.etp;
+      const bool cuts_tokens = !of_tp || plan.sp || !of_etp;
       if (const size_t dot = x.name.find('.'); dot != std::string::npos)
         add(x.name.substr(0, dot), x.name);
       if (of_tp) add("tp", x.name);
       if (x.size == 1) continue;
-      if (left_over) add(of_tp ? "edp_t" : "edp_d", x.name);
-      if (of_tp && (plan.sp || !of_etp)) add("home_t", x.name);
+      if (left_over) add(of_dp ? "edp_d" : "edp_s", x.name);
+      if (!of_dp && cuts_tokens) add("home_s", x.name);
       if (uneven && !left_over && !of_etp) {  // of ep
-        if (aliases["near_t"].find("near") == std::string::npos) add("near_t", "near");
+        if (aliases["near_s"].find("near") == std::string::npos) add("near_s", "near");
       } else if (far) {
         add("ep_n", x.name);
-      } else if (!of_tp || plan.sp || !of_etp) {
-        add(of_tp ? "near_t" : "near_d", x.name);
+      } else if (cuts_tokens) {
+        add(of_dp ? "near_d" : "near_s", x.name);
       }
     }
   }
@@ -174,9 +185,9 @@ namespace {
 
 // How tokens reach their experts: where rows are made and added up again.
 std::string dispatch_rules(const Plan& plan) {
-  const std::string home = " b=dp s=cp,home_t\n", near = " e=ep_n b=near_d s=cp,near_t\n";
-  std::string text = plan.dispatch == Dispatch::node_gather ? "m [bsd]: b=near_d s=cp,near_t\n"
-                                                            : "m [bsd]: s=cp,home_t !\n";
+  const std::string home = " b=dp s=home_s\n", near = " e=ep_n b=near_d s=near_s\n";
+  std::string text = plan.dispatch == Dispatch::node_gather ? "m [bsd]: b=near_d s=near_s\n"
+                                                            : "m [bsd]: s=home_s !\n";
   const std::string at = plan.dispatch == Dispatch::node_gather ? near : home;
   text += "@dispatch:" + at + "@combine:" + at;
   if (plan.dispatch == Dispatch::node_relay)
@@ -192,8 +203,8 @@ std::string rules_of(const Plan& plan) {
       "*.w: fixed\n"
       "*/g*: !\n";  // gradients as the optimizer reads them
   std::string expert =
-      "* [e*]: e=ep b=edp_d s=edp_t f=etp d=\n"  // experts: weights and routed rows
-      "id[xrl]: b=edp_d s=edp_t !\n"  // who goes where is known to all that share the experts
+      "* [e*]: e=ep b=edp_d s=edp_s f=etp d=\n"  // experts: weights and routed rows
+      "id[xrl]: b=edp_d s=edp_s !\n"  // who goes where is known to all that share the experts
       "rounds: !\n"
       "cnt*: !\n";
   if (plan.zero >= 1) {

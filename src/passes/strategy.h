@@ -13,15 +13,16 @@ namespace myriad {
 // The mesh of a plan: pp, dp, cp, tg, tr, an axis split in two (dp.1, dp.0) where experts are
 // refolded inside it or their nodes end; under node_relay nodes may also end between atoms (kNode,
 // kNear). Throws Error where etp, etp x ep or, under node_gather, the part of it on one node is no
-// product of atoms.
+// product of atoms, or parts cp while tp cuts tokens too.
 Mesh mesh_of(const Plan& plan, const Pieces& pieces);
 
-// Names for lists of atoms. tp; dp, tg, tr where they are split. etp, ep; edp: the atoms that
-// experts leave over, of them edp_d in dp, edp_t in tp. home_t: the atoms of tp that cut tokens
-// before they are dispatched (with sp all, else all but etp), so that each is on one rank of its ep
-// group; with node-aware dispatch also ep_n: those of ep that tell its nodes apart, near_d and
-// near_t: dp and home_t without them. ep_n comes last in dp and tp, so that gathering over it
-// leaves ordinary cuts. Where nodes are uneven ep_n is kNode, and kNear stands for ep in near_t.
+// Names for lists of atoms. tp; dp, cp, tg, tr where they are split. etp, ep; edp: the atoms that
+// experts leave over, of them edp_d in dp, edp_s in cp and tp, which cut the sequence. home_s: the
+// atoms of cp, and those of tp that cut tokens before they are dispatched (with sp all, else all
+// but etp), so that each is on one rank of its ep group; with node-aware dispatch also ep_n: those
+// of ep that tell its nodes apart, near_d and near_s: dp and home_s without them. ep_n comes last
+// in dp, cp and tp, so that gathering over it leaves ordinary cuts. Where nodes are uneven ep_n is
+// kNode, and kNear stands for ep in near_s.
 std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh);
 
 // The plan's wanted layouts as text (passes/rules.h).

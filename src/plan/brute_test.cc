@@ -205,6 +205,29 @@ TEST(Classes, EqualEveryRankWhereNothingDivides) {
   }
 }
 
+TEST(Classes, EqualEveryRankWithSharedRows) {
+  for (const auto& [dp, cp, tp, pp] : {std::tuple(1, 2, 1, 1),
+                                       {2, 2, 2, 2},
+                                       {1, 3, 2, 1},
+                                       {3, 2, 1, 2},
+                                       {1, 4, 4, 1},
+                                       {1, 5, 1, 2}}) {
+    for (int zero : {0, 1, 3}) {
+      for (int node : {2, 3, 4}) {
+        compare(small_run({.dp = dp,
+                           .cp = cp,
+                           .tp = tp,
+                           .pp = pp,
+                           .micro_batches = 4,
+                           .zero = zero,
+                           .sp = true},
+                          4 * dp),
+                small_cluster(node));
+      }
+    }
+  }
+}
+
 TEST(Classes, EqualEveryRankWithExpertsOnAnyNodes) {
   ModelConfig m = small_model();
   m.family = Family::mixtral;
@@ -212,7 +235,8 @@ TEST(Classes, EqualEveryRankWithExpertsOnAnyNodes) {
   for (const Dispatch kind : {Dispatch::flat, Dispatch::node_gather, Dispatch::node_relay}) {
     for (const int node : {1, 2, 3, 4}) {
       for (Plan p : {Plan{.dp = 4, .ep = 4}, Plan{.dp = 3, .pp = 2, .ep = 3},
-                     Plan{.dp = 6, .zero = 1, .ep = 3}, Plan{.dp = 2, .tp = 2, .sp = true, .ep = 4},
+                     Plan{.dp = 6, .zero = 1, .ep = 3}, Plan{.dp = 2, .cp = 2, .ep = 4},
+                     Plan{.dp = 2, .tp = 2, .sp = true, .ep = 4},
                      Plan{.dp = 4, .tp = 2, .pp = 2, .zero = 3, .sp = true, .ep = 4, .etp = 2}}) {
         p.dispatch = kind;
         p.ranks_per_node = node;

@@ -177,6 +177,13 @@ std::vector<Trial> trials(const PlannedRun& run, const Cluster& cluster) {
       plan("stages of even numbers of layers", [](Plan& q) { q.stages.clear(); });
     }
   }
+  if (p.dp > 1) {
+    plan(fmt::format("dp {} -> {}, cp {} -> {}", p.dp, p.dp / 2, p.cp, p.cp * 2), [](Plan& q) {
+      if (q.dp % 2 != 0) throw Error("dp is odd");
+      q.dp /= 2;
+      q.cp *= 2;
+    });
+  }
   if (p.tp > 1) {
     plan(fmt::format("tp {} -> {}, dp {} -> {}", p.tp, p.tp / 2, p.dp, p.dp * 2), [](Plan& q) {
       if (q.tp % 2 != 0) throw Error("tp is odd");

@@ -93,7 +93,6 @@ std::string why_not(const Fields& row, const std::string& cluster) {
   }
   if (cluster.empty()) return fmt::format("no shipped cluster for {}", row.at("accelerator"));
   if (whole(row, "moe_experts") > 0) return "experts: their spread over ranks is not in the row";
-  if (whole(row, "cp", 1) > 1) return "context parallelism";
   if (!is("ffn_kind", "gelu") && !is("ffn_kind", "swiglu")) return "ffn is " + row.at("ffn_kind");
   if (!is("attn_kind", "mha") && !is("attn_kind", "gqa"))
     return "attention is " + row.at("attn_kind");
@@ -145,7 +144,7 @@ Measured from_run(const Fields& row) {
   const std::string& z = row.at("zero_stage");
   const size_t digit = z.find_first_of("0123");
   const auto n = [&](const char* key) { return static_cast<int>(whole(row, key, 1)); };
-  Plan plan{.dp = n("dp"), .tp = n("tp"), .pp = n("pp"), .vpp = n("vpp")};
+  Plan plan{.dp = n("dp"), .cp = n("cp"), .tp = n("tp"), .pp = n("pp"), .vpp = n("vpp")};
   plan.zero = digit == std::string::npos ? -1 : z[digit] - '0';
   plan.sp = row.at("sequence_parallel") == "y";
   plan.recompute = row.at("recompute") == "full" ? Recompute::full : Recompute::none;
@@ -153,8 +152,8 @@ Measured from_run(const Fields& row) {
                         row.at("global_batch"));
   if (plan.zero < 0) plan.zero = 1;
   if (plan.ranks() != whole(row, "devices")) {
-    m.skipped = fmt::format("dp {} x tp {} x pp {} is not {} devices", plan.dp, plan.tp, plan.pp,
-                            row.at("devices"));
+    m.skipped = fmt::format("dp {} x cp {} x tp {} x pp {} is not {} devices", plan.dp, plan.cp,
+                            plan.tp, plan.pp, row.at("devices"));
   }
   set_plan(m, plan, whole(row, "micro_batch", 1), whole(row, "global_batch"));
   if (m.skipped.empty()) set_seconds(m, row);
@@ -194,7 +193,6 @@ Measured from_b200(const Fields& row) {
   m.peak_bytes = static_cast<int64_t>(number(row, "measured_peak_alloc_GiB") * 1073741824.0);
   const bool large = has(m.id, "405b");
   if (!has(m.id, "llama3")) m.skipped = "latent attention (DeepSeek)";
-  if (after("cp", 1) > 1) m.skipped = "context parallelism";
   m.run.sequence = after("seq", 4096);
   m.run.model = {.family = Family::llama,
                  .hidden = large ? 16384 : 8192,
@@ -206,7 +204,7 @@ Measured from_b200(const Fields& row) {
                  .vocabulary = 128256,
                  .norm_eps = 1e-5};
   const auto n = [&](const char* key) { return static_cast<int>(after(key, 1)); };
-  Plan plan{.dp = n("dp"), .tp = n("tp"), .pp = n("pp"), .vpp = n("vp"), .zero = 1};
+  Plan plan{.dp = n("dp"), .cp = n("cp"), .tp = n("tp"), .pp = n("pp"), .vpp = n("vp"), .zero = 1};
   plan.sp = plan.tp > 1;
   const int64_t rows = after("mbc", 1) * plan.dp;
   m.group = fmt::format("{} l{} s{} batch {}", large ? "405b" : "70b", m.run.model.layers,

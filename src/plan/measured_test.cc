@@ -23,12 +23,15 @@ struct Result {
   std::vector<Measured> rows;
 };
 
-Result price(const std::string& file, const std::string& part, const char* cluster, int ranks = 2) {
+// Rows whose name has `part` but not `without`.
+Result price(const std::string& file, const std::string& part, const char* cluster, int ranks = 2,
+             const std::string& without = "?") {
   Bench bench(read_measured(file), shipped_systems(), {.ranks = ranks});
   std::vector<size_t> at;
   Result r;
   for (size_t i = 0; i < bench.rows().size(); ++i) {
-    if (bench.rows()[i].id.find(part) == std::string::npos) continue;
+    const std::string& id = bench.rows()[i].id;
+    if (id.find(part) == id.npos || id.find(without) != id.npos) continue;
     at.push_back(i);
     const std::string name = cluster ? cluster : bench.rows()[i].cluster;
     r.priced.push_back(bench.price(i, read_cluster(cluster_file(name))));
@@ -65,10 +68,18 @@ TEST(Measured, QuotesAndShortRecords) {
 }
 
 TEST(Predictions, MemoryOfB200LlamaRows) {
-  const Result r = price(data("b200_8gpu.csv"), "llama3", nullptr);
+  const Result r = price(data("b200_8gpu.csv"), "llama3", nullptr, 2, "_cp");
   EXPECT_EQ(r.all.modelled, 20);
   EXPECT_LT(r.all.memory_max, 0.10);
   EXPECT_LT(r.all.memory_mean, 0.04);
+}
+
+// Rows of 131,072 tokens with cp 4 and 8.
+TEST(Predictions, B200RowsWithContextParallelism) {
+  const Result r = price(data("b200_8gpu.csv"), "_cp", nullptr);
+  EXPECT_EQ(r.all.modelled, 3);
+  EXPECT_LT(r.all.mean, 0.13);
+  EXPECT_LT(r.all.memory_max, 0.13);
 }
 
 TEST(Predictions, TimeOfB200RowsThatWereNotFitted) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "ir/sequence.h"
 #include "passes/memory.h"
 
 namespace myriad {
@@ -30,13 +31,15 @@ Plan forward_plan(Plan plan, int64_t rows) {
   return plan;
 }
 
-// The part of a batch that an input tensor asks for.
-void feed_rows(const Batch& batch, const std::vector<int32_t>& from, int64_t first_row,
-               const Tensor& to) {
+// The part of a batch that an input tensor asks for; order: see sequence_order.
+void feed_rows(const Batch& batch, const std::vector<int32_t>& from,
+               const std::vector<int32_t>& order, int64_t first_row, const Tensor& to) {
   for (int64_t i = 0; i < to.size[0]; ++i) {
     const int64_t row = first_row + to.lo[0] + i;
-    std::copy_n(from.begin() + row * batch.sequence + to.lo[1], to.size[1],
-                to.as<int32_t>() + i * to.size[1]);
+    for (int64_t j = 0; j < to.size[1]; ++j) {
+      to.as<int32_t>()[i * to.size[1] + j] = from[static_cast<size_t>(
+          row * batch.sequence + order[static_cast<size_t>(to.lo[1] + j)])];
+    }
   }
 }
 
@@ -337,14 +340,15 @@ Feed Job::feed_of(const Compiled& c, const Batch& batch, const StepScalars& scal
                   bool live) const {
   const int64_t tokens = batch.valid();
   const double inv_n = tokens ? 1.0 / static_cast<double>(tokens) : 0;
-  return [this, &batch, scalars, live, inv_n, micro_batches = micro_batches(c, batch)](
-             int, const std::string& name, int mb, const Tensor& to) {
+  return [this, &batch, scalars, live, inv_n, micro_batches = micro_batches(c, batch),
+          order = sequence_order(batch.sequence, config_.plan.cp)](int, const std::string& name,
+                                                                   int mb, const Tensor& to) {
     const OptimizerConfig& o = config_.optimizer;
     const int64_t first = mb < 0 ? 0 : micro_batch_rows(batch.rows, micro_batches, mb).lo;
-    if (name == "ids") return feed_rows(batch, batch.ids, first, to);
-    if (name == "targets") return feed_rows(batch, batch.targets, first, to);
-    if (name == "pos") return feed_rows(batch, batch.positions, first, to);
-    if (name == "doc") return feed_rows(batch, batch.documents, first, to);
+    if (name == "ids") return feed_rows(batch, batch.ids, order, first, to);
+    if (name == "targets") return feed_rows(batch, batch.targets, order, first, to);
+    if (name == "pos") return feed_rows(batch, batch.positions, order, first, to);
+    if (name == "doc") return feed_rows(batch, batch.documents, order, first, to);
     if (name == "inv_n") return feed_scalar(to, inv_n);
     if (name == "balance_coef")
       return feed_scalar(to, config_.model.moe.routing.load_balance / micro_batches);
@@ -381,7 +385,8 @@ StepResult Job::step(const Batch& batch, const StepScalars& scalars) {
 StepResult Job::evaluate(const Batch& batch) { return run(evaluation_, batch, {}, false); }
 
 std::vector<double> Job::logits(const Batch& batch) {
-  return run(logits_, feed_of(logits_, batch, {}, false), "logits");
+  return in_row_order(run(logits_, feed_of(logits_, batch, {}, false), "logits"), batch.rows,
+                      batch.sequence, config_.plan.cp);
 }
 
 std::vector<double> Job::run(Compiled& c, const Feed& feed, const std::string& value) {

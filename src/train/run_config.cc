@@ -29,6 +29,7 @@ const std::vector<std::string> kDtypes = {"fp32", "fp64", "bf16"};
 const std::vector<std::string> kKernels = {"fast", "reference"};
 const std::vector<std::string> kAxes = {"pp", "dp", "cp", "tp", "tg", "tr"};
 const std::vector<std::string> kLayoutKeys = {"dp",
+                                              "cp",
                                               "tp",
                                               "pp",
                                               "vpp",
@@ -301,6 +302,7 @@ Plan read_plan(const Settings& s) {
   Plan p;
   constexpr int64_t kRanks = 1 << 20;
   s.integer("dp", 1, kRanks, p.dp);
+  s.integer("cp", 1, kRanks, p.cp);
   s.integer("tp", 1, kRanks, p.tp);
   s.integer("pp", 1, kRanks, p.pp);
   s.integer("vpp", 1, kRanks, p.vpp);
@@ -364,10 +366,11 @@ std::string write_sources(const std::vector<DataSource>& sources) {
 
 std::string write_layout(const Plan& p) {
   std::string out = fmt::format(
-      "layout:\n  dp: {}\n  tp: {}\n  pp: {}\n  vpp: {}\n  micro_batches: {}\n  zero: {}\n  ep: "
+      "layout:\n  dp: {}\n  cp: {}\n  tp: {}\n  pp: {}\n  vpp: {}\n  micro_batches: {}\n  zero: "
+      "{}\n  ep: "
       "{}\n"
       "  etp: {}\n  expert_rows_bound: {}\n  dispatch: {}\n  sp: {}\n",
-      p.dp, p.tp, p.pp, p.vpp, p.micro_batches, p.zero, p.ep, p.etp, p.expert_rows_bound,
+      p.dp, p.cp, p.tp, p.pp, p.vpp, p.micro_batches, p.zero, p.ep, p.etp, p.expert_rows_bound,
       name_of(p.dispatch), p.sp);
   if (p.ranks_per_node > 0 && p.ranks_per_node < p.ranks())
     out += fmt::format("  ranks_per_node: {}\n", p.ranks_per_node);

@@ -32,8 +32,8 @@ const Variant& experts() {
 }
 
 // The rank of its stage on which a token lies before it is dispatched: parts of rows over dp and of
-// positions over tp. Where nodes are told apart the ranks of an ep group with one local number hold
-// neighbours, if each node has as many; in the plans below all of tp is in ep, and nodes cut dp.
+// places over cp x tp. Where nodes are told apart by atoms the ranks of an ep group with one local
+// number hold neighbours; in the plans below all of cp and tp is in ep, and such nodes cut dp.
 int home(const Plan& p, int64_t row, int64_t rows, int64_t at, int64_t sequence) {
   const auto part = [](int64_t i, int64_t n, int parts) {
     int64_t p = 0;
@@ -41,11 +41,13 @@ int home(const Plan& p, int64_t row, int64_t rows, int64_t at, int64_t sequence)
     return static_cast<int>(p);
   };
   int of_dp = part(row, rows, p.dp);
-  if (const int nodes = nodes_of_experts(p); p.dispatch != Dispatch::flat && nodes > 0) {
-    const int in_ep = p.ep / p.tp, i = of_dp % in_ep;
+  const int in_row = p.cp * p.tp, nodes = nodes_of_experts(p);
+  const bool by_atoms = nodes > 0 && (p.cp == 1 || p.ranks_per_node >= in_row);
+  if (p.dispatch != Dispatch::flat && by_atoms) {
+    const int in_ep = p.ep / in_row, i = of_dp % in_ep;
     of_dp += i % nodes * (in_ep / nodes) + i / nodes - i;
   }
-  return of_dp * p.tp + part(at, sequence, p.tp);
+  return of_dp * in_row + part(at, sequence, in_row);
 }
 
 // Rows between nodes in one direction, of a step.
@@ -90,7 +92,7 @@ int64_t check(Setup s) {
     if (p.buffers[buffer].name.substr(0, 3) != "idx") return;
     const std::lock_guard lock(mutex);
     choices.try_emplace(buffer, p, buffer).first->second.add(rank, t);
-    first_of_stage[buffer] = rank - rank % (s.plan.dp * s.plan.tp);
+    first_of_stage[buffer] = rank - rank % (s.plan.ranks() / s.plan.pp);
   });
   job.step(v.steps[0], {.lr = 0.01, .step = 1});
   const StepProfile measured = job.train().executor->measured();
@@ -141,6 +143,8 @@ TEST(Dispatch, RowsBetweenNodesAreThoseOfTheDefinition) {
                    Plan{.dp = 2, .pp = 2, .ep = 2, .ranks_per_node = 1},
                    Plan{.dp = 2, .tp = 2, .sp = true, .ep = 4, .ranks_per_node = 2},
                    Plan{.dp = 2, .tp = 2, .ep = 4, .ranks_per_node = 2},
+                   Plan{.dp = 2, .cp = 2, .ep = 4, .ranks_per_node = 2},
+                   Plan{.dp = 2, .cp = 2, .tp = 2, .zero = 1, .ep = 8, .ranks_per_node = 4},
                    Plan{.dp = 4, .tp = 2, .zero = 3, .sp = true, .ep = 4, .ranks_per_node = 2}}) {
       p.dispatch = kind;
       p.expert_rows_bound = kOneRound;
@@ -186,6 +190,8 @@ TEST(Dispatch, FlatAndRelayNeedNoEqualNodes) {
           Plan{.dp = 3, .pp = 2, .ep = 3, .ranks_per_node = 2},
           Plan{.dp = 3, .tp = 2, .sp = true, .ep = 6, .ranks_per_node = 2},
           Plan{.dp = 3, .tp = 2, .ep = 6, .ranks_per_node = 4},
+          Plan{.cp = 3, .ep = 3, .ranks_per_node = 2},
+          Plan{.cp = 2, .tp = 2, .sp = true, .ep = 4, .ranks_per_node = 2},
           Plan{.dp = 2, .tp = 2, .zero = 3, .sp = true, .ep = 4, .ranks_per_node = 3}}) {
       p.dispatch = kind;
       p.expert_rows_bound = kOneRound;

@@ -216,6 +216,11 @@ TEST(ExpertFaults, CapacityOfTheTokensOfARank) {
   expect_caught({"capacity", {.dp = 2}}, {.program = part}, {"layouts", "routing"});
 }
 
+TEST(ExpertFaults, CapacityInTheOrderOfPlaces) {
+  const auto by_place = change("moe.forward.0", Row::fits, "fit", [](Op& op) { op.attrs.cp = 1; });
+  expect_caught({"capacity", {.cp = 2}}, {.program = by_place}, {"layouts", "routing"});
+}
+
 TEST(ExpertFaults, WindowOffByOne) {
   const auto narrow = change("moe.*", Row::window, "*", [](Op& op) { --op.attrs.bound; });
   Plan rounds = kDp2Ep2;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ir/sequence.h"
 #include "passes/check.h"
 #include "train/job.h"
 
@@ -193,7 +194,10 @@ class FaultyRun {
   std::vector<double> logits() {
     std::vector<double> all;
     for (const auto& [mb, parts] : collected_) {
-      const std::vector<double> x = parts.at(0).whole("logits");
+      const JobConfig& c = job_.config();
+      const std::vector<double> whole = parts.at(0).whole("logits");
+      const int64_t rows = std::ssize(whole) / (c.sequence * c.model.vocabulary);
+      const std::vector<double> x = in_row_order(whole, rows, c.sequence, c.plan.cp);
       all.insert(all.end(), x.begin(), x.end());
     }
     return all;
@@ -204,6 +208,7 @@ class FaultyRun {
     scalars_.clear();
     const OptimizerConfig& o = job_.config().optimizer;
     const int micro_batches = job_.config().plan.micro_batches;
+    const std::vector<int32_t> order = sequence_order(batch.sequence, job_.config().plan.cp);
     const std::map<std::string, double> scalars = {
         {"inv_n", 1.0 / static_cast<double>(batch.valid())},
         {"live", 1},
@@ -220,9 +225,10 @@ class FaultyRun {
             *to.as<double>() = at->second;
           } else {
             const int64_t first = micro_batch_rows(batch.rows, micro_batches, mb).lo + to.lo[0];
-            for (int64_t i = 0; i < to.size[0]; ++i) {
-              std::copy_n(tokens.at(name)->begin() + (first + i) * batch.sequence + to.lo[1],
-                          to.size[1], to.as<int32_t>() + i * to.size[1]);
+            for (int64_t i = 0; i < to.elements(); ++i) {
+              const auto place = static_cast<size_t>(to.lo[1] + i % to.size[1]);
+              to.as<int32_t>()[i] = tokens.at(name)->at(
+                  static_cast<size_t>((first + i / to.size[1]) * batch.sequence + order[place]));
             }
           }
           if (fault_.feed)

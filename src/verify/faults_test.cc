@@ -276,6 +276,35 @@ TEST(Faults, RopeByLocalIndex) {
   expect_caught({"llama_gqa", plan}, {.feed = local}, {"layouts", "golden"});
 }
 
+// Several ranks share a row; its tokens do not stand in order.
+const Plan kCp2{.cp = 2};
+
+TEST(Faults, RopeByPlace) {
+  const auto place = [](const Fed& f) {
+    if (f.name != "pos") return;
+    for (int64_t i = 0; i < f.to.elements(); ++i)
+      f.to.as<int32_t>()[i] = static_cast<int32_t>(f.to.lo[1] + i % f.to.size[1]);
+  };
+  expect_caught({"llama_gqa", kCp2}, {.feed = place}, {"layouts", "golden"});
+}
+
+TEST(Faults, TargetsInTheOrderOfTheRow) {
+  const auto in_order = [](const Fed& f) {
+    if (f.name != "targets") return;
+    for (int64_t i = 0; i < f.to.elements(); ++i) {
+      const int64_t row = f.to.lo[0] + i / f.to.size[1], at = f.to.lo[1] + i % f.to.size[1];
+      f.to.as<int32_t>()[i] = f.batch.targets[static_cast<size_t>(row * f.batch.sequence + at)];
+    }
+  };
+  expect_caught({"llama_gqa", kCp2}, {.feed = in_order}, {"layouts", "golden"});
+}
+
+TEST(Faults, GradientsOfKeysNotSummedOverTheRow) {
+  expect_caught({"llama_gqa", kCp2},
+                {.program = drop("layer.backward", "*", MoveKind::reduce_scatter)},
+                {"check_program", "layouts", "golden"});
+}
+
 TEST(Faults, DocumentMaskDropped) {
   const auto one_document = [](const Fed& f) {
     if (f.name == "doc") std::fill_n(f.to.as<int32_t>(), f.to.elements(), 0);

@@ -107,6 +107,21 @@ TEST(Formulae, SequenceParallelLayer) {
   }
 }
 
+// Keys and values are gathered, and with them the positions and documents that say who sees whom;
+// their gradients are scattered back.
+TEST(Formulae, ContextParallelLayer) {
+  for (int cp : {2, 4, 8}) {
+    const Program p = lowered(wide(2), {.cp = cp}, 1, kSequence);
+    const Count keys = gather(cp, kSequence * 8 * 128 * kWidth),
+                places = gather(cp, kSequence * kWidth);
+    expect(sent_by(p, "layer.forward"), {{"all_gather", 2 * keys + 2 * places}},
+           fmt::format("forward, cp {}", cp));
+    expect(sent_by(p, "layer.backward"),
+           {{"all_gather", 2 * keys + 2 * places}, {"reduce_scatter", 2 * keys}},
+           fmt::format("backward, cp {}", cp));
+  }
+}
+
 // Recompute runs a layer's forward collectives again, but for the last, whose result is the next
 // layer's input.
 TEST(Formulae, RecomputedLayer) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "ir/sequence.h"
 
 namespace myriad {
 
@@ -169,7 +170,9 @@ class Case {
       const std::string& name = p.value(p.buffers[buffer]).name;
       const auto [unit, mb] = where_.at(buffer);
       if (name == "logits") {
-        logits[mb] = collected.whole(name);
+        const Sizes& sizes = p.value(p.buffers[buffer]).sizes;
+        logits[mb] =
+            in_row_order(collected.whole(name), sizes[0], sizes[1], job_->config().plan.cp);
       } else {
         const std::string param = "g:" + name.substr(0, name.size() - 2);
         const std::vector<std::string> names = job_->published(std::max(unit, 0), param);

@@ -29,6 +29,11 @@ std::vector<Plan> layouts() {
       {.dp = 2, .tp = 4, .zero = 3, .sp = true, .recompute = Recompute::full},
       {.tp = 2, .pp = 4, .micro_batches = 4, .sp = true, .stages = {1, 1, 1, 1}},
       {.dp = 2, .pp = 3, .micro_batches = 2, .zero = 2, .grad_reduce = GradReduce::step},
+      {.cp = 2},
+      {.cp = 3, .zero = 1},
+      {.cp = 4, .tp = 2, .sp = true},
+      {.cp = 2, .tp = 3, .zero = 3, .recompute = Recompute::full},
+      {.dp = 2, .cp = 2, .pp = 2, .vpp = 2, .micro_batches = 2, .zero = 2},
   };
 }
 
@@ -56,6 +61,10 @@ std::vector<Plan> expert_layouts(int micro_batches) {
       {.dp = 2, .tp = 3, .zero = 1, .sp = true, .ep = 3, .recompute = Recompute::full},
       {.tp = 6, .sp = true, .ep = 2, .etp = 3, .expert_rows_bound = 0.3},
   };
+  plans.insert(plans.end(), {{.cp = 2, .ep = 2},
+                             {.cp = 3, .tp = 2, .zero = 1, .sp = true, .ep = 3, .etp = 2},
+                             {.dp = 2, .cp = 2, .tp = 2, .zero = 3, .sp = true, .ep = 8},
+                             {.cp = 2, .pp = 2, .zero = 2, .recompute = Recompute::full}});
   // Each kind of dispatch between nodes: of dp, across tp with and without sp, of both; with
   // rounds, etp, ZeRO, and ranks that leave experts over.
   for (const Dispatch kind : {Dispatch::flat, Dispatch::node_gather, Dispatch::node_relay}) {
@@ -65,6 +74,8 @@ std::vector<Plan> expert_layouts(int micro_batches) {
         {.dp = 2, .tp = 4, .zero = 3, .ep = 8, .expert_rows_bound = 0.3, .ranks_per_node = 2},
         {.dp = 4, .tp = 2, .zero = 2, .ep = 2, .etp = 2, .ranks_per_node = 2},
         {.dp = 3, .pp = 2, .ep = 3, .ranks_per_node = 1, .recompute = Recompute::full},
+        {.dp = 2, .cp = 2, .ep = 4, .ranks_per_node = 2},
+        {.cp = 4, .zero = 1, .ep = 4, .expert_rows_bound = 0.3, .ranks_per_node = 2},
     };
     if (kind == Dispatch::node_relay) {  // nodes that hold 2 and 1, 3 and 1 of a group's ranks
       nodes.push_back({.dp = 3, .zero = 1, .ep = 3, .ranks_per_node = 2});

@@ -44,12 +44,12 @@ double finite(double error) { return std::isfinite(error) ? error : 1; }
 // Layouts of an expert model tried beyond the pairwise design.
 constexpr size_t kMore = 40;
 
-// Bits may depend on dp, tp, sp, micro-batches and, if there are several, on when gradients are
+// Bits may depend on dp, cp, tp, sp, micro-batches and, if there are several, on when gradients are
 // reduced; of expert models on ep, etp, the rounds and, where dispatch tells them apart, the nodes.
 std::string bit_group(const Variant& v, const Plan& p) {
   const bool late = p.grad_reduce == GradReduce::step || p.micro_batches == 1;
-  return fmt::format("{} dp{} tp{} sp{} mb{} {} ep{} etp{} bound{} {}{}", v.name, p.dp, p.tp, p.sp,
-                     p.micro_batches, late ? "step" : "micro_batch", p.ep, p.etp,
+  return fmt::format("{} dp{} cp{} tp{} sp{} mb{} {} ep{} etp{} bound{} {}{}", v.name, p.dp, p.cp,
+                     p.tp, p.sp, p.micro_batches, late ? "step" : "micro_batch", p.ep, p.etp,
                      p.expert_rows_bound, name_of(p.dispatch),
                      p.dispatch == Dispatch::flat ? 0 : p.ranks_per_node);
 }
@@ -79,14 +79,12 @@ class Sweep {
       return !only.empty() && std::find(only.begin(), only.end(), v.name) == only.end();
     });
     for (const Variant& v : variants_) {
-      std::vector<Plan> plans = all_plans(v, options.max_ranks);
-      if (v.name != "base" && !options.all)
-        plans = pairwise(plans, options.seed, v.model.moe.experts > 0 ? kMore : 0);
-      for (Plan& p : plans) {
+      const std::vector<Plan> plans = chosen_plans(v);
+      for (const Plan& p : plans) {
         std::string group = bit_group(v, p);
         const Reference& reference = reference_of(v, p, pool);
-        tasks_.push_back({&v, &reference, std::move(p), static_cast<int>(report_.counts.size()),
-                          std::move(group)});
+        tasks_.push_back(
+            {&v, &reference, p, static_cast<int>(report_.counts.size()), std::move(group)});
       }
       report_.worst.push_back({.narrow = v.real == DType::bf16});
       report_.counts.push_back(static_cast<int>(plans.size()));
@@ -112,6 +110,22 @@ class Sweep {
   }
 
  private:
+  // The base in full, but for context parallelism; of that and of the other variants a selection.
+  std::vector<Plan> chosen_plans(const Variant& v) const {
+    std::vector<Plan> all = all_plans(v, options_.max_ranks), full;
+    if (options_.all) return all;
+    if (v.name == "base") {
+      const auto shared =
+          std::stable_partition(all.begin(), all.end(), [](const Plan& p) { return p.cp == 1; });
+      full.assign(all.begin(), shared);
+      all.erase(all.begin(), shared);
+    }
+    const bool more = v.name == "base" || v.model.moe.experts > 0;
+    const std::vector<Plan> some = pairwise(all, options_.seed, more ? kMore : 0);
+    full.insert(full.end(), some.begin(), some.end());
+    return full;
+  }
+
   const Reference& reference_of(const Variant& v, const Plan& plan, Pool& pool) {
     const int micro_batches = v.by_micro_batch() ? plan.micro_batches : 1;
     const auto [at, fresh] = references_.try_emplace({v.name, micro_batches});

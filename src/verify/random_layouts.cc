@@ -59,8 +59,11 @@ Plan random_plan(uint64_t seed, const Variant& v, int max_ranks) {
   Draw draw(seed, "plan");
   Plan p;
   do {
-    p = {.dp = 1 + draw.below(4), .tp = 1 + draw.below(6), .pp = 1 + draw.below(3)};
-  } while (p.ranks() < 2 || p.ranks() > max_ranks || p.dp * p.tp == 1);
+    p = {.dp = 1 + draw.below(4),
+         .cp = 1 + draw.below(3),
+         .tp = 1 + draw.below(6),
+         .pp = 1 + draw.below(3)};
+  } while (p.ranks() < 2 || p.ranks() > max_ranks || p.dp * p.cp * p.tp == 1);
   p.micro_batches = 1 + draw.below(static_cast<int>(std::min<int64_t>(3, v.rows)));
   if (draw.real() < 0.3 && p.pp * 2 <= v.model.layers && p.micro_batches >= p.pp) p.vpp = 2;
   if (p.vpp == 1 && draw.real() < 0.3) p.schedule = "gpipe";

@@ -116,7 +116,7 @@ const std::vector<Plan> kEight = {
     {.tp = 3, .sp = true},
     {.pp = 2, .vpp = 2, .micro_batches = 3, .schedule = "interleaved"},
     {.dp = 3, .tp = 2, .zero = 3},
-    {.dp = 2, .pp = 2, .micro_batches = 2, .zero = 2},
+    {.cp = 2, .pp = 2, .micro_batches = 2, .zero = 2},
     {.tp = 2, .pp = 3, .micro_batches = 4, .schedule = "gpipe", .recompute = Recompute::full},
     {.dp = 2, .tp = 2, .pp = 2, .micro_batches = 2, .zero = 1, .sp = true},
 };

@@ -189,13 +189,13 @@ std::vector<Plan> pipelines(const Plan& base, int layers, int64_t rows) {
 // How weights, gradients and activations are kept.
 std::vector<Plan> memories(const Plan& base) {
   std::vector<Plan> out;
-  for (int zero = 0; zero <= (base.dp > 1 ? 3 : 0); ++zero) {
+  for (int zero = 0; zero <= (base.dp * base.cp > 1 ? 3 : 0); ++zero) {
     for (int sp = 0; sp <= (base.tp > 1 ? 1 : 0); ++sp) {
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         for (const GradReduce reduce : {GradReduce::step, GradReduce::micro_batch}) {
           // With one micro-batch or nothing to reduce over the default alone is tried.
           const bool usual = (reduce == GradReduce::micro_batch) == (zero >= 2);
-          if (!usual && (base.micro_batches == 1 || base.dp * base.tp == 1)) continue;
+          if (!usual && (base.micro_batches == 1 || base.dp * base.cp * base.tp == 1)) continue;
           Plan p = base;
           p.zero = zero;
           p.sp = sp;
@@ -211,6 +211,16 @@ std::vector<Plan> memories(const Plan& base) {
 
 constexpr double kSeveralRounds = 0.3;
 
+// Whether experts, or their part on a node, are a product of atoms.
+bool has_mesh(const Plan& plan, const Pieces& pieces) {
+  try {
+    mesh_of(plan, pieces);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
 // Ways to lay the ranks of experts on nodes, and to dispatch between those.
 std::vector<Plan> dispatches(const Plan& base, const Pieces& pieces) {
   std::vector<Plan> out = {base};
@@ -223,33 +233,24 @@ std::vector<Plan> dispatches(const Plan& base, const Pieces& pieces) {
       p.dispatch = kind;
       const int nodes = nodes_of_experts(p);  // 0: not as many ranks on each
       if (nodes == 1 || (nodes == 0 && kind == Dispatch::node_gather)) continue;
-      try {
-        mesh_of(p, pieces);
-      } catch (const Error&) {
-        continue;  // the part on a node is no product of atoms
-      }
-      out.push_back(p);
+      if (has_mesh(p, pieces)) out.push_back(p);
     }
   }
   return out;
 }
 
-// Ways to refold dp x tp for experts.
+// Ways to refold dp x cp x tp for experts.
 std::vector<Plan> refolds(const Plan& base, const Pieces* pieces) {
   if (!pieces) return {base};
   std::vector<Plan> out;
-  const int ranks = base.dp * base.tp;
+  const int ranks = base.dp * base.cp * base.tp;
   for (int ep = 1; ep <= ranks; ++ep) {
     for (int etp = 1; ep * etp <= ranks; ++etp) {
       if (ranks % (ep * etp) != 0) continue;
       Plan p = base;
       p.ep = ep;
       p.etp = etp;
-      try {
-        mesh_of(p, *pieces);
-      } catch (const Error&) {
-        continue;  // no product of atoms
-      }
+      if (!has_mesh(p, *pieces)) continue;
       for (const Plan& q : dispatches(p, *pieces)) {
         out.push_back(q);
         out.push_back(q);
@@ -272,10 +273,16 @@ std::vector<Plan> all_plans(const Variant& v, int max_ranks) {
     pieces = emit_model(config.model, 1, config.sequence, config.real, config.optimizer);
   for (int pp = 1; pp <= std::min(layers, max_ranks); ++pp) {
     for (int tp = 1; pp * tp <= max_ranks; ++tp) {
-      for (int dp = 1; pp * tp * dp <= max_ranks; ++dp) {
-        for (const Plan& r : refolds({.dp = dp, .tp = tp, .pp = pp}, pieces ? &*pieces : nullptr)) {
-          for (const Plan& p : pipelines(r, layers, v.rows)) {
-            for (const Plan& q : memories(p)) out.push_back(resolve(q, layers, v.rows));
+      for (int cp = 1; pp * tp * cp <= max_ranks; ++cp) {
+        for (int dp = 1; pp * tp * cp * dp <= max_ranks; ++dp) {
+          const Plan ranks{.dp = dp, .cp = cp, .tp = tp, .pp = pp};
+          for (const Plan& r : refolds(ranks, pieces ? &*pieces : nullptr)) {
+            for (const Plan& p : pipelines(r, layers, v.rows)) {
+              for (const Plan& q : memories(p)) {
+                if (pieces && q.sp && !has_mesh(q, *pieces)) continue;  // nodes part cp inside tp
+                out.push_back(resolve(q, layers, v.rows));
+              }
+            }
           }
         }
       }
@@ -286,10 +293,11 @@ std::vector<Plan> all_plans(const Variant& v, int max_ranks) {
 
 namespace {
 
-constexpr int kSettings = 15;
+constexpr int kSettings = 16;
 
 std::array<int, kSettings> settings(const Plan& p) {
   return {p.dp,
+          p.cp,
           p.tp,
           p.pp,
           p.vpp,

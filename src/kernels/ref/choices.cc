@@ -1,5 +1,8 @@
 // Counting choices "bsj" of experts; a negative choice is none.
+#include <vector>
+
 #include "ir/rounds.h"
+#include "ir/sequence.h"
 #include "kernels/call.h"
 #include "kernels/ref/ref.h"
 
@@ -70,13 +73,22 @@ void fits(const KernelCall& call) {
   const Attrs& a = call.op->attrs;
   int64_t* taken = reinterpret_cast<int64_t*>(call.scratch);
   std::fill_n(taken, a.experts, 0);
-  const int64_t n = call.ins[0].elements();
+  const Tensor& idx = call.ins[0];
+  const int64_t rows = idx.size[0], sequence = idx.size[1], k = idx.size[2];
+  const std::vector<int32_t> order = sequence_order(sequence, a.cp);
+  std::vector<int32_t> place_of(order.size());
+  for (size_t place = 0; place < order.size(); ++place)
+    place_of[static_cast<size_t>(order[place])] = static_cast<int32_t>(place);
   by_real(call.outs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t i = 0; i < n; ++i) {
-      const int32_t e = call.ins[0].as<int32_t>()[i];
-      CHECK(e < a.experts, "choice {} of {} experts", e, a.experts);
-      call.outs[0].as<T>()[i] = e >= 0 && taken[e]++ < a.capacity ? T(1) : T(0);
+    for (int64_t b = 0; b < rows; ++b) {
+      for (const int32_t place : place_of) {
+        for (int64_t i = (b * sequence + place) * k, end = i + k; i < end; ++i) {
+          const int32_t e = idx.as<int32_t>()[i];
+          CHECK(e < a.experts, "choice {} of {} experts", e, a.experts);
+          call.outs[0].as<T>()[i] = e >= 0 && taken[e]++ < a.capacity ? T(1) : T(0);
+        }
+      }
     }
   });
 }

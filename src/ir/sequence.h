@@ -1,0 +1,48 @@
+// Which token of a row stands where, when several ranks share the sequence.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace myriad {
+
+// The row is cut into 2 cp chunks (the cut rule); at the places of rank i, counted along cp, stand
+// chunks i and 2 cp - 1 - i, a cheap and a dear one, so that causal attention costs every rank the
+// same. order[place] = index in the row. Masks, RoPE and losses see positions and targets as
+// values, so only what depends on the order of tokens (Row::fits, whoever reads a row whole) must
+// know. Chunks need not be of one size; the cut of places among ranks may then differ by a token.
+inline std::vector<int32_t> sequence_order(int64_t sequence, int64_t cp) {
+  std::vector<int32_t> order;
+  order.reserve(static_cast<size_t>(sequence));
+  const int64_t n = cp > 1 ? 2 * cp : 1;
+  const auto take = [&](int64_t chunk) {
+    for (int64_t i = chunk * sequence / n; i < (chunk + 1) * sequence / n; ++i)
+      order.push_back(static_cast<int32_t>(i));
+  };
+  for (int64_t i = 0; i < n / 2; ++i) {
+    take(i);
+    take(n - 1 - i);
+  }
+  if (n == 1) take(0);
+  return order;
+}
+
+// values: [rows, sequence, width] by places; the same in the order of the row.
+template <class T>
+std::vector<T> in_row_order(const std::vector<T>& values, int64_t rows, int64_t sequence,
+                            int64_t cp) {
+  if (cp == 1 || values.empty()) return values;
+  const std::vector<int32_t> order = sequence_order(sequence, cp);
+  const int64_t width = static_cast<int64_t>(values.size()) / (rows * sequence);
+  std::vector<T> out(values.size());
+  for (int64_t b = 0; b < rows; ++b) {
+    for (int64_t place = 0; place < sequence; ++place) {
+      std::copy_n(values.begin() + (b * sequence + place) * width, width,
+                  out.begin() + (b * sequence + order[static_cast<size_t>(place)]) * width);
+    }
+  }
+  return out;
+}
+
+}  // namespace myriad

@@ -78,9 +78,9 @@ levels: [{name: node, devices: 2, bandwidth: 2e11, latency: 1e-5}, {name: net, b
                 return myriad("simulate", "examples/tiny.yaml", "--cluster", file, "--json", *args)
 
             for odd, words in {
-                self.CLUSTER.replace("memory_bytes: 80e9, ", ""): ["device.memory_bytes is not given"],
-                self.CLUSTER.replace("memory_bytes: 80e9", "memory_bytes: 0"): ["memory_bytes is 0", "positive"],
-                self.CLUSTER.replace("bandwidth: 2e11", "bandwidth: 0"): ["levels.node.bandwidth is 0", "positive"],
+                self.CLUSTER.replace("memory_bytes: 80e9, ", ""): ["device.memory_bytes is missing", "above 0"],
+                self.CLUSTER.replace("memory_bytes: 80e9", "memory_bytes: 0"): ["memory_bytes must be a number above 0, not 0"],
+                self.CLUSTER.replace("bandwidth: 2e11", "bandwidth: 0"): ["levels.node.bandwidth must be a number above 0, not 0"],
                 self.CLUSTER.replace("devices: 8", "devices: 4"): ["8 ranks", "4 devices"],
             }.items():
                 r = simulate(odd)

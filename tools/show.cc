@@ -1,13 +1,12 @@
 // myriad show program | body | layout | schedule
 #include <memory>
 
-#include "base/error.h"
+#include "base/yaml.h"
 #include "ir/print.h"
 #include "passes/lower.h"
 #include "tools/commands.h"
 #include "train/report.h"
 #include "train/run_config.h"
-#include "train/settings.h"
 #include "train/show_layout.h"
 #include "train/show_schedule.h"
 

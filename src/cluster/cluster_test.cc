@@ -36,23 +36,54 @@ TEST(ClusterFile, RefusesWhatCannotBe) {
     for (const std::string& p : parts)
       EXPECT_NE(message.find(p), std::string::npos) << message << " | " << p;
   };
-  says(refusal(kGood, "memory_bytes: 1e9, ", ""), {"c.yaml:2", "device.memory_bytes is not given"});
+  says(refusal(kGood, "memory_bytes: 1e9, ", ""),
+       {"c.yaml:2", "device.memory_bytes is missing", "above 0"});
   says(refusal(kGood, "memory_bytes: 1e9", "memory_bytes: 0"),
-       {"device.memory_bytes is 0", "above 0"});
-  says(refusal(kGood, "bandwidth: 8e9", "bandwidth: 0"), {"levels.node.bandwidth is 0", "above 0"});
+       {"c.yaml:2", "device.memory_bytes must be a number above 0, not 0"});
+  says(refusal(kGood, "bandwidth: 8e9", "bandwidth: 0"),
+       {"c.yaml:4", "levels.node.bandwidth must be a number above 0, not 0"});
   says(refusal(kGood, "memory_bandwidth: 1e11", "memory_bandwidth: -1"),
-       {"device.memory_bandwidth is -1"});
+       {"device.memory_bandwidth must be", "not -1"});
   says(refusal(kGood, "memory_bandwidth", "memory_bandwith"),
-       {"unknown key device.memory_bandwith", "memory_bandwidth"});
-  says(refusal(kGood, "{bf16: 1e12}", "{}"), {"device.peak_flops is not given"});
+       {"unknown key device.memory_bandwith", "did you mean device.memory_bandwidth?"});
+  says(refusal(kGood, "{bf16: 1e12}", "{}"),
+       {"device.peak_flops must be FLOPs a second above 0", "bf16"});
   says(refusal(kGood, "{bf16: 1e12}", "{bf61: 1e12}"), {"unknown key device.peak_flops.bf61"});
   says(refusal(kGood, "name: net,", "name: net, devices: 12,"),
        {"levels.net joins 12 devices", "8", "16"});
   says(refusal(kGood, "devices: 8, ", ""), {"levels.node says no `devices`"});
-  says(refusal(kGood, "latency: 1e-6", "latency: fast"), {"levels.node.latency is fast"});
+  says(refusal(kGood, "latency: 1e-6", "latency: fast"),
+       {"levels.node.latency must be", "not fast"});
   says(refusal(kGood, "levels:", "fitted: {device.depht: x}\nlevels:"), {"device.depht"});
   says(refusal(kGood, "latency: 1e-6", "latency: 1e-6, oversubscription: 0.5"),
-       {"oversubscription is 0.5", "1 or more"});
+       {"oversubscription must be a number of 1 or more, not 0.5", "nearest: 1"});
+  says(refusal(kGood, "latency: 1e-6", "latency: {2: 1e-6, 0: 1e-5}"),
+       {"c.yaml:4",
+        "levels.node.latency's group size must be a number from 1 to 1000000000, not 0"});
+  says(refusal(kGood, "latency: 1e-6", "latency: {2: }"), {"levels.node.latency.2 is missing"});
+  says(refusal(kGood, "latency: 1e-6", "latency: {}"),
+       {"levels.node.latency must be a number, or"});
+  const auto tiles = [](const std::string& text) {
+    return refusal(kGood, "peak_flops", "tiles: " + text + ",\n  peak_flops");
+  };
+  says(tiles("[[256, 128, 0.9],\n    [256, 0, 0.9]]"),
+       {"c.yaml:3", "device.tiles.1.n must be a whole number from 1 to 1000000, not 0"});
+  says(tiles("[[256, 128, 1.5]]"), {"device.tiles.0.share must be a number above 0 and at most 1"});
+  for (const char* odd : {"[[256, 128]]", "[[256, 128, ]]", "[[256, 128, ~]]", "[256]"})
+    says(tiles(odd), {"device.tiles.0 is not [m, n, share]", "[256, 128, 0.9]"});
+  says(tiles("5"), {"device.tiles must be a list of [m, n, share], not 5"});
+  const std::string device = std::string(kGood).substr(0, std::string(kGood).find("levels:"));
+  says(refusal(device, "", ""), {"c.yaml:2", "levels is missing"});
+  for (const char* none : {"levels:", "levels: []", "levels: {}", "levels: 1"})
+    says(refusal(device + none, "", ""), {" must be a list of at least one level"});
+  says(refusal(kGood, "levels:", "sources: {device.memory_bytes: }\nlevels:"),
+       {"the source of device.memory_bytes is empty"});
+  says(refusal(kGood, "levels:", "sources: {device.name: x}\nlevels:"), {"no number of the file"});
+}
+
+TEST(ClusterFile, AnAliasOfItselfIsRefusedOrUnread) {
+  parse_cluster(std::string("about: &x {again: *x}\n") + kGood, "c.yaml");
+  EXPECT_THROW(parse_cluster(std::string("name: &x [*x]\n") + kGood, "c.yaml"), Error);
 }
 
 TEST(ClusterFile, HoldsAtMostTwentyFiveFittedConstants) {
@@ -63,6 +94,19 @@ TEST(ClusterFile, HoldsAtMostTwentyFiveFittedConstants) {
               "bandwidth: {" + points + "}, latency: 1e-6}\nfitted: {levels.node.bandwidth: x}")
           .find("26 fitted"),
       0u);
+}
+
+TEST(ClusterFile, SourcesNameNumbersByTheirKeys) {
+  const Cluster c = parse_cluster(
+      "device: {memory_bytes: 1e9, memory_bandwidth: 1e11, peak_flops: {bf16: 1e12},\n"
+      "  units: 1e2, tiles: [[32, 32, 0.8], [8, 8, 0.4]]}\n"
+      "levels: [{name: net, bandwidth: {2: 1e9, 8: 2e9}, latency: 1e-5}]\n"
+      "sources: {device.tiles.1: a, device.peak_flops: b, levels.net: c}\n"
+      "fitted: {device.tiles: d, levels.net.bandwidth.8: e}\n",
+      "c.yaml");
+  EXPECT_EQ(c.device.units, 100);
+  EXPECT_EQ(c.device.tiles, (std::vector<Tile>{{32, 32, 0.8}, {8, 8, 0.4}}));
+  EXPECT_EQ(c.sources.size(), 3u);
 }
 
 TEST(ClusterFile, ShippedFilesAreGoodAndSaySources) {
@@ -164,7 +208,7 @@ TEST(CostLaw, SmallCollectivesTakeAnotherProtocol) {
   EXPECT_NEAR(seconds(0.9e6, node), 1e-6 + 7.0 / 8 * 0.9e6 / 4e9, 1e-12);
   EXPECT_NEAR(seconds(0.9e6, pair), 1e-6 + 1.0 / 2 * 0.9e6 / 1e9, 1e-12);
   EXPECT_NE(refusal(text, "small_bandwidth: {2: 1e9, 8: 4e9}, ", "")
-                .find("levels.node.small_bandwidth is not given"),
+                .find("levels.node.small_bandwidth is missing"),
             std::string::npos);
 }
 

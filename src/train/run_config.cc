@@ -4,10 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
+#include "base/yaml.h"
 #include "data/tokenizer.h"
 #include "train/model_folder.h"
-#include "train/settings.h"
 
 namespace myriad {
 
@@ -159,7 +158,7 @@ bool there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, refused);
 }
 
-void read_model(const Settings& root, RunConfig& c) {
+void read_model(const YamlMap& root, RunConfig& c) {
   if (!root.has("model"))
     root.refuse("model", "a Hugging Face folder, the path of a config.json, or a map of its keys");
   if (root.node("model").IsScalar()) {
@@ -172,7 +171,7 @@ void read_model(const Settings& root, RunConfig& c) {
     if (folder) c.weights = path;
     return;
   }
-  const Settings model = root.child("model", kModelKeys);
+  const YamlMap model = root.child("model", kModelKeys);
   json sizes = to_json(root.node("model"));
   if (!model.has("model_type")) sizes["model_type"] = "llama";
   const bool names_its_own = sizes["model_type"] == "telechat" ||
@@ -195,7 +194,7 @@ std::string name_of_source(const std::string& path) {
   return last.substr(0, std::max<size_t>(1, last.find('.', 1)));
 }
 
-void read_sources(const Settings& data, std::vector<DataSource>& to) {
+void read_sources(const YamlMap& data, std::vector<DataSource>& to) {
   if (data.has("corpus") && data.has("sources"))
     data.refuse("corpus", "left out where data.sources is given");
   if (data.has("corpus")) {
@@ -205,7 +204,7 @@ void read_sources(const Settings& data, std::vector<DataSource>& to) {
     return;
   }
   std::vector<double> weights;
-  for (const Settings& s : data.children("sources", {"path", "corpus", "name", "weight"})) {
+  for (const YamlMap& s : data.children("sources", {"path", "corpus", "name", "weight"})) {
     DataSource source;
     if (s.has("path") == s.has("corpus"))
       s.refuse("path",
@@ -227,8 +226,8 @@ void read_sources(const Settings& data, std::vector<DataSource>& to) {
   if (!to.empty()) whole_weights(weights, data.place("sources"));
 }
 
-void read_data(const Settings& root, DataConfig& d) {
-  const Settings s = root.child("data", kDataKeys);
+void read_data(const YamlMap& root, DataConfig& d) {
+  const YamlMap s = root.child("data", kDataKeys);
   read_sources(s, d.sources);
   s.text("tokenizer", d.tokenizer);
   if (!d.tokenizer.empty() && !there(d.tokenizer))
@@ -242,8 +241,8 @@ void read_data(const Settings& root, DataConfig& d) {
   s.text("cache", d.cache);
 }
 
-void read_optimizer(const Settings& train, OptimizerConfig& o) {
-  const Settings s =
+void read_optimizer(const YamlMap& train, OptimizerConfig& o) {
+  const YamlMap s =
       train.child("optimizer", {"beta1", "beta2", "eps", "weight_decay", "clip_norm"});
   for (const auto& [key, beta] : {std::pair{"beta1", &o.beta1}, {"beta2", &o.beta2}}) {
     s.number(key, 0, 1, *beta);
@@ -254,8 +253,8 @@ void read_optimizer(const Settings& train, OptimizerConfig& o) {
   s.number("clip_norm", 0, kInfinite, o.clip_norm);
 }
 
-void read_train(const Settings& root, TrainConfig& t) {
-  const Settings s = root.child(
+void read_train(const YamlMap& root, TrainConfig& t) {
+  const YamlMap s = root.child(
       "train", {"sequence_length", "tokens_per_step", "steps", "learning_rate", "min_learning_rate",
                 "schedule", "warmup_steps", "decay_steps", "optimizer", "dtype", "seed",
                 "evaluate_every", "save_every", "keep", "workers", "kernels"});
@@ -298,7 +297,7 @@ void read_train(const Settings& root, TrainConfig& t) {
     t.kernels = i == 1 ? KernelSet::ref : KernelSet::fast;
 }
 
-Plan read_plan(const Settings& s) {
+Plan read_plan(const YamlMap& s) {
   Plan p;
   constexpr int64_t kRanks = 1 << 20;
   s.integer("dp", 1, kRanks, p.dp);
@@ -323,24 +322,24 @@ Plan read_plan(const Settings& s) {
     p.grad_reduce = i == 0 ? GradReduce::step : GradReduce::micro_batch;
   p.stages = s.integers("stages");
   s.text("rules", p.rules);
-  const Settings prices = s.child("prices", kAxes);
+  const YamlMap prices = s.child("prices", kAxes);
   for (const std::string& axis : kAxes) {
     double price = 0;
-    prices.positive(axis.c_str(), price);
+    prices.positive(axis, price);
     if (price > 0) p.prices[axis] = price;
   }
   return p;
 }
 
-void read_generate(const Settings& root, RunConfig& c) {
-  const Settings s = root.child("generate", {"prompts", "every", "max_tokens", "temperature"});
+void read_generate(const YamlMap& root, RunConfig& c) {
+  const YamlMap s = root.child("generate", {"prompts", "every", "max_tokens", "temperature"});
   if (s.has("prompts")) c.prompts = s.texts("prompts");
   s.integer("every", 0, kMost, c.generate_every);
   s.integer("max_tokens", 0, 1 << 20, c.generate_tokens);
   s.number("temperature", 0, kInfinite, c.temperature);
 }
 
-void read_name(const Settings& root, RunConfig& c) {
+void read_name(const YamlMap& root, RunConfig& c) {
   root.text("name", c.name);
   const auto legal = [](unsigned char x) {
     return std::isalnum(x) || x == '.' || x == '_' || x == '-';
@@ -399,14 +398,14 @@ const char* text_of(DType dtype) {
 RunConfig read_run(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
   YamlFile file = YamlFile::open(path);
   for (const std::string& o : overrides) file.override_with(o);
-  const Settings root(file, file.root(), "",
-                      {"name", "model", "data", "train", "layout", "generate", "cluster"});
+  const YamlMap root(file, file.root(), "",
+                     {"name", "model", "data", "train", "layout", "generate", "cluster"});
   RunConfig c;
   c.name = path.stem();
   read_name(root, c);
   read_data(root, c.data);
   read_model(root, c);
-  const Settings data = root.child("data", kDataKeys);
+  const YamlMap data = root.child("data", kDataKeys);
   if (!data.has("vocabulary")) c.data.vocabulary = static_cast<int>(c.model.vocabulary);
   if (c.data.vocabulary != c.model.vocabulary) {
     throw Error(fmt::format("model.vocab_size is {}, but data.vocabulary is {}: they must be equal",
@@ -422,7 +421,7 @@ RunConfig read_run(const std::filesystem::path& path, const std::vector<std::str
   read_train(root, c.train);
   read_generate(root, c);
   root.text("cluster", c.cluster);
-  const Settings layout = root.child("layout", kLayoutKeys);
+  const YamlMap layout = root.child("layout", kLayoutKeys);
   c.plan = read_plan(layout);
   try {
     c.plan = resolve(c.plan, static_cast<int>(c.model.layers), c.rows());
@@ -433,9 +432,9 @@ RunConfig read_run(const std::filesystem::path& path, const std::vector<std::str
 }
 
 Plan read_layout(const std::vector<std::string>& overrides) {
-  YamlFile file = YamlFile::empty("layout");
+  YamlFile file = YamlFile::parse("", "layout");
   for (const std::string& o : overrides) file.override_with(o);
-  const Settings root(file, file.root(), "", {"layout"});
+  const YamlMap root(file, file.root(), "", {"layout"});
   return read_plan(root.child("layout", kLayoutKeys));
 }
 

@@ -1,10 +1,9 @@
-#include "train/settings.h"
+#include "base/yaml.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <numeric>
 #include <set>
 
@@ -28,7 +27,10 @@ size_t edits(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-YAML::Node parse(const std::string& name, const std::function<YAML::Node()>& load) {
+bool is_quoted(const YAML::Node& n) { return n.Tag() == "!"; }
+
+template <class Load>
+YAML::Node loaded(const std::string& name, Load load) {
   try {
     return load();
   } catch (const YAML::BadFile&) {
@@ -69,8 +71,6 @@ bool is_null(const YAML::Node& n) {
           (n.Scalar().empty() || n.Scalar() == "null" || n.Scalar() == "~"));
 }
 
-bool is_quoted(const YAML::Node& n) { return n.Tag() == "!"; }
-
 bool read_integer(const YAML::Node& n, int64_t& to) {
   if (!n.IsScalar() || is_quoted(n)) return false;
   const std::string& s = n.Scalar();
@@ -92,22 +92,20 @@ bool read_flag(const YAML::Node& n, bool& to) {
   return true;
 }
 
-YamlFile YamlFile::open(const std::string& path) {
-  YamlFile d;
-  d.name_ = path;
-  if (std::filesystem::is_directory(path)) throw Error("is a folder, not a run file", path);
-  d.root_ = parse(path, [&] { return YAML::LoadFile(path); });
-  if (is_null(d.root_)) d.root_ = YAML::Node(YAML::NodeType::Map);
-  if (!d.root_.IsMap())
-    throw Error(fmt::format("a run file is a map of keys, not {}", kind_of(d.root_)), path);
-  return d;
+YamlFile YamlFile::parse(const std::string& text, const std::string& name) {
+  return YamlFile(loaded(name, [&] { return YAML::Load(text); }), name);
 }
 
-YamlFile YamlFile::empty(std::string name) {
-  YamlFile d;
-  d.name_ = std::move(name);
-  d.root_ = YAML::Node(YAML::NodeType::Map);
-  return d;
+YamlFile YamlFile::open(const std::string& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) throw Error("is a folder, not a file", path);
+  return YamlFile(loaded(path, [&] { return YAML::LoadFile(path); }), path);
+}
+
+YamlFile::YamlFile(const YAML::Node& root, std::string name)
+    : root_(is_null(root) ? YAML::Node(YAML::NodeType::Map) : root), name_(std::move(name)) {
+  if (!root_.IsMap())
+    throw Error(fmt::format("must be a map of keys, not {}", kind_of(root_)), place("", root_));
 }
 
 void YamlFile::override_with(const std::string& text) {
@@ -116,7 +114,7 @@ void YamlFile::override_with(const std::string& text) {
   if (equals == std::string::npos || equals == 0)
     throw Error("an override is KEY=VALUE", option, "for instance -s layout.tp=4");
   const std::string key = text.substr(0, equals);
-  const YAML::Node value = parse(option, [&] { return YAML::Load(text.substr(equals + 1)); });
+  const YAML::Node value = loaded(option, [&] { return YAML::Load(text.substr(equals + 1)); });
   std::vector<std::string> parts;
   for (size_t begin = 0; begin <= key.size();) {
     const size_t end = std::min(key.find('.', begin), key.size());
@@ -156,59 +154,57 @@ std::string YamlFile::place(const std::string& key, const YAML::Node& node) cons
   return fmt::format("{}:{}", name_, node.Mark().line + 1);
 }
 
-Settings::Settings(const YamlFile& document, YAML::Node node, std::string key,
-                   std::vector<std::string> known)
-    : document_(document),
-      node_(is_null(node) ? YAML::Node(YAML::NodeType::Map) : node),
-      key_(std::move(key)),
-      prefix_(key_.empty() ? "" : key_ + "."),
-      known_(std::move(known)) {
-  if (!node_.IsMap()) {
+YamlMap::YamlMap(const YamlFile& file, const YAML::Node& node, std::string key,
+                 const std::vector<std::string>& known)
+    : file_(file), node_(node), key_(std::move(key)), prefix_(key_.empty() ? "" : key_ + ".") {
+  if (!is_null(node_) && !node_.IsMap()) {
     throw Error(fmt::format("{} must be a map of keys, not {}", key_, kind_of(node_)),
-                document_.place(key_, node_), fmt::format("its keys: {}", fmt::join(known_, ", ")));
+                file_.place(key_, node_),
+                known.empty() ? "" : fmt::format("its keys: {}", fmt::join(known, ", ")));
   }
   std::set<std::string> seen;
   for (const auto& entry : node_) {
     const std::string name = entry.first.IsScalar() ? entry.first.Scalar() : "?";
-    const std::string where = document_.place(prefix_ + name, entry.first);
+    const std::string where = file_.place(prefix_ + name, entry.first);
     if (!seen.insert(name).second)
       throw Error(fmt::format("key {}{} is given twice", prefix_, name), where);
-    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    const std::string near = nearest(name, known_);
+    if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string near = nearest(name, known);
     throw Error(fmt::format("unknown key {}{}", prefix_, name), where,
                 near.empty() ? fmt::format("legal keys{}: {}", key_.empty() ? "" : " of " + key_,
-                                           fmt::join(known_, ", "))
+                                           fmt::join(known, ", "))
                              : fmt::format("did you mean {}{}?", prefix_, near));
   }
 }
 
-bool Settings::has(const char* key) const { return !is_null(node(key)); }
+bool YamlMap::has(const std::string& key) const { return !is_null(node(key)); }
 
-YAML::Node Settings::node(const char* key) const {
+YAML::Node YamlMap::node(const std::string& key) const {
   const YAML::Node& n = node_;
-  return n[key];
+  if (n.IsMap() && n[key].IsDefined()) return n[key];
+  return YAML::Node(YAML::NodeType::Undefined);  // unlike yaml-cpp's own, it may be asked
 }
 
-std::string Settings::place(const char* key) const {
-  return document_.place(full(key), node(key).IsDefined() ? node(key) : node_);
+std::string YamlMap::place(const std::string& key) const {
+  return file_.place(full(key), has(key) ? node(key) : node_);
 }
 
-Settings Settings::child(const char* key, std::vector<std::string> known) const {
-  return Settings(document_, node(key), full(key), std::move(known));
+YamlMap YamlMap::child(const std::string& key, const std::vector<std::string>& known) const {
+  return YamlMap(file_, node(key), full(key), known);
 }
 
-std::vector<Settings> Settings::children(const char* key,
-                                         const std::vector<std::string>& known) const {
-  std::vector<Settings> out;
+std::vector<YamlMap> YamlMap::children(const std::string& key,
+                                       const std::vector<std::string>& known) const {
+  std::vector<YamlMap> out;
   if (!has(key)) return out;
   const YAML::Node list = node(key);
   if (!list.IsSequence()) refuse(key, "a list of maps");
   for (const auto& item : list)
-    out.emplace_back(document_, item, fmt::format("{}.{}", full(key), out.size()), known);
+    out.emplace_back(file_, item, fmt::format("{}.{}", full(key), out.size()), known);
   return out;
 }
 
-std::string Settings::shown(const char* key) const {
+std::string YamlMap::shown(const std::string& key) const {
   YAML::Emitter out;
   out << YAML::Flow << node(key);
   std::string text = node(key).IsScalar() && is_quoted(node(key))
@@ -218,32 +214,23 @@ std::string Settings::shown(const char* key) const {
   return text;
 }
 
-void Settings::refuse(const char* key, const std::string& rule, const std::string& hint) const {
+void YamlMap::refuse(const std::string& key, const std::string& rule,
+                     const std::string& hint) const {
   throw Error(has(key) ? fmt::format("{} must be {}, not {}", full(key), rule, shown(key))
                        : fmt::format("{} is missing: it must be {}", full(key), rule),
               place(key), hint);
 }
 
-void Settings::refuse(const Error& error) const {
+void YamlMap::refuse(const Error& error) const {
   const std::string message = error.what();
-  size_t first = std::string::npos;
+  const auto letter = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
   std::string named;
-  for (const auto& entry : node_) {
-    const std::string name = entry.first.Scalar();
-    for (size_t at = message.find(name); at != std::string::npos; at = message.find(name, at + 1)) {
-      const auto letter = [&](size_t i) {
-        return i < message.size() &&
-               (std::isalnum(static_cast<unsigned char>(message[i])) || message[i] == '_');
-      };
-      if ((at > 0 && letter(at - 1)) || letter(at + name.size())) continue;
-      if (at < first) {
-        first = at;
-        named = name;
-      }
-      break;
-    }
+  for (auto at = message.begin(); at != message.end() && named.empty();) {
+    const auto end = std::find_if_not(at, message.end(), letter);
+    if (const std::string word(at, end); node(word).IsDefined()) named = word;
+    at = std::find_if(end, message.end(), letter);
   }
-  const std::string where = named.empty() ? document_.place(key_, node_) : place(named.c_str());
+  const std::string where = named.empty() ? file_.place(key_, node_) : place(named);
   std::string what = message.substr(0, message.find("\n  hint: "));
   if (!error.where.empty() && what.starts_with(error.where + ": "))
     what = what.substr(error.where.size() + 2);
@@ -254,48 +241,47 @@ void Settings::refuse(const Error& error) const {
               error.hint);
 }
 
-void Settings::text(const char* key, std::string& to) const {
+void YamlMap::text(const std::string& key, std::string& to) const {
   if (!has(key)) return;
   if (!node(key).IsScalar()) refuse(key, "text");
   to = node(key).Scalar();
 }
 
-void Settings::flag(const char* key, bool& to) const {
+void YamlMap::flag(const std::string& key, bool& to) const {
   if (has(key) && !read_flag(node(key), to)) refuse(key, "true or false");
 }
 
-void Settings::integer(const char* key, int64_t least, int64_t most, int64_t& to) const {
+void YamlMap::integer(const std::string& key, int64_t least, int64_t most, int64_t& to) const {
   if (!has(key)) return;
   const std::string rule = most == INT64_MAX
                                ? fmt::format("a whole number of {} or more", least)
                                : fmt::format("a whole number from {} to {}", least, most);
   int64_t x = 0;
+  double real = 0;
   if (!read_integer(node(key), x)) {
-    double d = 0;
-    if (!read_number(node(key), d)) refuse(key, rule);
-    refuse(key, rule,
-           fmt::format("nearest: {}",
-                       std::llround(std::clamp(d, static_cast<double>(least),
-                                               std::min(static_cast<double>(most), 9e18)))));
+    if (!read_number(node(key), real)) refuse(key, rule);
+    x = std::llround(
+        std::clamp(real, static_cast<double>(least), std::min(static_cast<double>(most), 9e18)));
+    if (static_cast<double>(x) != real) refuse(key, rule, fmt::format("nearest: {}", x));
   }
   if (x < least || x > most)
     refuse(key, rule, fmt::format("nearest: {}", std::clamp(x, least, most)));
   to = x;
 }
 
-void Settings::integer(const char* key, int64_t least, int64_t most, int& to) const {
+void YamlMap::integer(const std::string& key, int64_t least, int64_t most, int& to) const {
   int64_t x = to;
   integer(key, least, most, x);
   to = static_cast<int>(x);
 }
 
-void Settings::integer(const char* key, uint64_t& to) const {
+void YamlMap::integer(const std::string& key, uint64_t& to) const {
   int64_t x = static_cast<int64_t>(to);
   integer(key, 0, INT64_MAX, x);
   to = static_cast<uint64_t>(x);
 }
 
-void Settings::number(const char* key, double least, double most, double& to) const {
+void YamlMap::number(const std::string& key, double least, double most, double& to) const {
   if (!has(key)) return;
   const std::string rule = std::isinf(most) ? fmt::format("a number of {} or more", least)
                                             : fmt::format("a number from {} to {}", least, most);
@@ -306,14 +292,17 @@ void Settings::number(const char* key, double least, double most, double& to) co
   to = x;
 }
 
-void Settings::positive(const char* key, double& to) const {
+void YamlMap::positive(const std::string& key, double& to, double most) const {
   if (!has(key)) return;
+  const std::string rule =
+      std::isinf(most) ? "a number above 0" : fmt::format("a number above 0 and at most {}", most);
   double x = 0;
-  if (!read_number(node(key), x) || !(x > 0)) refuse(key, "a number above 0");
+  if (!read_number(node(key), x) || !(x > 0)) refuse(key, rule);
+  if (x > most) refuse(key, rule, fmt::format("nearest: {}", most));
   to = x;
 }
 
-std::vector<std::string> Settings::texts(const char* key) const {
+std::vector<std::string> YamlMap::texts(const std::string& key) const {
   std::vector<std::string> out;
   if (!has(key)) return out;
   const YAML::Node list = node(key);
@@ -325,7 +314,7 @@ std::vector<std::string> Settings::texts(const char* key) const {
   return out;
 }
 
-std::vector<int> Settings::integers(const char* key) const {
+std::vector<int> YamlMap::integers(const std::string& key) const {
   std::vector<int> out;
   if (!has(key)) return out;
   const YAML::Node list = node(key);
@@ -339,7 +328,7 @@ std::vector<int> Settings::integers(const char* key) const {
   return out;
 }
 
-int Settings::choice(const char* key, const std::vector<std::string>& names) const {
+int YamlMap::choice(const std::string& key, const std::vector<std::string>& names) const {
   if (!has(key)) return -1;
   const std::string given = node(key).IsScalar() ? node(key).Scalar() : "";
   for (size_t i = 0; i < names.size(); ++i) {

@@ -339,4 +339,26 @@ int YamlMap::choice(const std::string& key, const std::vector<std::string>& name
          near.empty() ? "" : fmt::format("did you mean {}?", near));
 }
 
+namespace {
+
+void flatten(const YAML::Node& node, const std::string& key,
+             std::map<std::string, std::string>& to) {
+  if (node.IsMap()) {
+    for (const auto& entry : node)
+      flatten(entry.second, (key.empty() ? "" : key + ".") + entry.first.Scalar(), to);
+    return;
+  }
+  YAML::Emitter out;
+  out << YAML::Flow << node;
+  to[key] = node.IsScalar() ? node.Scalar() : out.c_str();
+}
+
+}  // namespace
+
+std::map<std::string, std::string> flatten(const YAML::Node& root) {
+  std::map<std::string, std::string> out;
+  flatten(root, "", out);
+  return out;
+}
+
 }  // namespace myriad

@@ -87,6 +87,9 @@ class YamlMap {
   std::string key_, prefix_;
 };
 
+// All scalars and lists by their full keys ("train.optimizer.beta1"), lists as flow text.
+std::map<std::string, std::string> flatten(const YAML::Node& root);
+
 // The option nearest to `given` by edits, or empty if none is near.
 std::string nearest(std::string_view given, const std::vector<std::string>& options);
 

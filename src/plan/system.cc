@@ -1,72 +1,40 @@
 #include "plan/system.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
-#include "base/error.h"
+#include "base/yaml.h"
 #include "cluster/cluster.h"
 
 namespace myriad {
 
-namespace {
-
-void check_keys(const YAML::Node& map, const std::string& file,
-                const std::vector<std::string>& known) {
-  if (!map.IsDefined() || map.IsNull()) return;
-  if (!map.IsMap()) throw Error("expected a map", file, fmt::format("{}", fmt::join(known, ", ")));
-  for (const auto& entry : map) {
-    const std::string key = entry.first.Scalar();
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
-      throw Error(fmt::format("unknown key {}", key), file,
-                  fmt::format("legal: {}", fmt::join(known, ", ")));
-    }
-  }
-}
-
-template <class T>
-void get(const YAML::Node& map, const char* key, T& to) {
-  if (map.IsDefined() && map[key].IsDefined()) to = map[key].as<T>();
-}
-
-System read(const YAML::Node& root, const std::string& file) {
-  check_keys(root, file,
-             {"name", "about", "frameworks", "bytes", "scores", "selective", "zero", "sources"});
-  System s{.name = std::filesystem::path(file).stem(), .file = file};
-  get(root, "name", s.name);
-  get(root, "frameworks", s.frameworks);
-  get(root, "zero", s.zero);
-  std::string selective = "attention";
-  get(root, "selective", selective);
-  if (selective != "attention" && selective != "elementwise")
-    throw Error(fmt::format("selective is {}", selective), file, "attention or elementwise");
-  s.selective_elementwise = selective == "elementwise";
-  const YAML::Node bytes = root["bytes"], scores = root["scores"];
-  check_keys(bytes, file, {"parameter", "activation", "gradient", "moment", "master"});
-  get(bytes, "parameter", s.bytes.parameter);
-  get(bytes, "activation", s.bytes.activation);
-  get(bytes, "gradient", s.bytes.gradient);
-  get(bytes, "moment", s.bytes.moment);
-  get(bytes, "master", s.bytes.master);
-  check_keys(scores, file, {"passes_forward", "passes_backward"});
-  if (scores.IsDefined() && scores.IsMap()) {
-    WrittenScores w;
-    get(scores, "passes_forward", w.passes_forward);
-    get(scores, "passes_backward", w.passes_backward);
-    s.scores = w;
+System read_system(const std::string& path) {
+  const YamlFile file = YamlFile::open(path);
+  const YamlMap root(
+      file, file.root(), "",
+      {"name", "about", "frameworks", "bytes", "scores", "selective", "zero", "sources"});
+  System s{.name = std::filesystem::path(path).stem(), .file = path};
+  root.text("name", s.name);
+  s.frameworks = root.texts("frameworks");
+  root.integer("zero", 0, 3, s.zero);
+  s.selective_elementwise = root.choice("selective", {"attention", "elementwise"}) == 1;
+  const YamlMap bytes =
+      root.child("bytes", {"parameter", "activation", "gradient", "moment", "master"});
+  const auto width = [&](const char* key, int64_t& to) { bytes.integer(key, 0, 16, to); };
+  width("parameter", s.bytes.parameter);
+  width("activation", s.bytes.activation);
+  width("gradient", s.bytes.gradient);
+  width("moment", s.bytes.moment);
+  width("master", s.bytes.master);
+  if (root.has("scores")) {
+    const YamlMap scores = root.child("scores", {"passes_forward", "passes_backward"});
+    constexpr double kMost = std::numeric_limits<double>::infinity();
+    s.scores.emplace();
+    scores.number("passes_forward", 0, kMost, s.scores->passes_forward);
+    scores.number("passes_backward", 0, kMost, s.scores->passes_backward);
   }
   return s;
-}
-
-}  // namespace
-
-System read_system(const std::string& file) {
-  try {
-    return read(YAML::LoadFile(file), file);
-  } catch (const YAML::Exception& e) {
-    throw Error(fmt::format("is no system file: {}", e.what()), file);
-  }
 }
 
 std::vector<System> shipped_systems() {

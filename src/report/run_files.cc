@@ -1,11 +1,10 @@
 #include "report/run_files.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <cmath>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/yaml.h"
 #include "data/files.h"
 
 namespace myriad {
@@ -24,29 +23,9 @@ json read_json(const fs::path& file) {
   }
 }
 
-void flatten(const YAML::Node& node, const std::string& key,
-             std::map<std::string, std::string>& to) {
-  if (node.IsMap()) {
-    for (const auto& entry : node) {
-      const auto name = entry.first.as<std::string>();
-      flatten(entry.second, key.empty() ? name : key + "." + name, to);
-    }
-    return;
-  }
-  YAML::Emitter out;
-  out << YAML::Flow << node;
-  to[key] = node.IsScalar() ? node.Scalar() : out.c_str();
-}
-
 std::map<std::string, std::string> read_config_keys(const fs::path& file) {
-  std::map<std::string, std::string> keys;
-  if (!fs::exists(file)) return keys;
-  try {
-    flatten(YAML::Load(read_file(file)), "", keys);
-  } catch (const YAML::Exception& e) {
-    throw Error(fmt::format("is not YAML: {}", e.what()), file);
-  }
-  return keys;
+  if (!fs::exists(file)) return {};
+  return flatten(YamlFile::parse(read_file(file), file).root());
 }
 
 // Objects with a step, one a line. A last line that a running or killed trainer has not finished is

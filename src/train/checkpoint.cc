@@ -1,13 +1,12 @@
 #include "train/checkpoint.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <set>
 
 #include "base/error.h"
+#include "base/yaml.h"
 #include "ckpt/shards.h"
 #include "data/files.h"
 #include "train/model_folder.h"
@@ -119,18 +118,6 @@ void restore_states(Job& job, char kind, const SafeTensors& file) {
   }
 }
 
-void flatten(const YAML::Node& node, const std::string& key,
-             std::map<std::string, std::string>& to) {
-  if (node.IsMap()) {
-    for (const auto& entry : node)
-      flatten(entry.second, (key.empty() ? "" : key + ".") + entry.first.Scalar(), to);
-    return;
-  }
-  YAML::Emitter out;
-  out << YAML::Flow << node;
-  to[key] = node.IsScalar() ? node.Scalar() : out.c_str();
-}
-
 bool within(const std::string& key, const std::string& above) {
   return key == above || key.starts_with(above + ".");
 }
@@ -171,9 +158,7 @@ bool before_by_number(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::map<std::string, std::string> flat_configuration(const RunConfig& config) {
-  std::map<std::string, std::string> out;
-  flatten(YAML::Load(write_run(config)), "", out);
-  return out;
+  return flatten(YAML::Load(write_run(config)));
 }
 
 Manifest manifest_of(const RunConfig& config, const TextData& text, int64_t step) {

@@ -309,8 +309,9 @@ TEST(Faults, DocumentMaskDropped) {
   const auto one_document = [](const Fed& f) {
     if (f.name == "doc") std::fill_n(f.to.as<int32_t>(), f.to.elements(), 0);
   };
-  expect_caught({.golden = "llama_packed", .plan = kTp2, .probe = true}, {.feed = one_document},
-                {"golden", "probe"});
+  for (const Plan& plan : {kTp2, kCp2})
+    expect_caught({.golden = "llama_packed", .plan = plan, .probe = true}, {.feed = one_document},
+                  {"golden", "probe"});
 }
 
 // Positions that start anew do not keep documents apart.

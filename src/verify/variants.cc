@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <queue>
 #include <set>
 
 #include "base/error.h"
@@ -346,22 +347,26 @@ std::vector<Plan> pairwise(const std::vector<Plan>& plans, uint64_t seed, size_t
     pairs.push_back(all.of(plans[i]));
   }
   std::sort(order.begin(), order.end());
+  // The plan with most open pairs, again and again. Their number only falls, so what was seen of a
+  // plan before is a bound: only those at the top are counted anew.
   std::vector<char> open(all.size(), 1);
   std::set<size_t> chosen;
-  for (;;) {
-    size_t best = 0;
-    int64_t most = 0;
-    for (const auto& [_, i] : order) {
-      const int64_t n = std::count_if(pairs[i].begin(), pairs[i].end(),
-                                      [&](int p) { return open[static_cast<size_t>(p)]; });
-      if (n > most) {
-        most = n;
-        best = i;
-      }
+  std::priority_queue<std::tuple<int64_t, int64_t>> bounds;  // open pairs, -place in `order`
+  for (size_t k = 0; k < order.size(); ++k)
+    bounds.emplace(std::ssize(pairs[order[k].second]), -static_cast<int64_t>(k));
+  while (!bounds.empty()) {
+    const auto [bound, place] = bounds.top();
+    const size_t i = order[static_cast<size_t>(-place)].second;
+    const int64_t n = std::count_if(pairs[i].begin(), pairs[i].end(),
+                                    [&](int p) { return open[static_cast<size_t>(p)]; });
+    bounds.pop();
+    if (n == 0) continue;
+    if (n < bound) {
+      bounds.emplace(n, place);
+      continue;
     }
-    if (most == 0) break;
-    for (int p : pairs[best]) open[static_cast<size_t>(p)] = 0;
-    chosen.insert(best);
+    for (int p : pairs[i]) open[static_cast<size_t>(p)] = 0;
+    chosen.insert(i);
   }
   const size_t wanted = std::min(plans.size(), chosen.size() + more);
   for (size_t k = 0; chosen.size() < wanted; ++k) chosen.insert(order[k].second);

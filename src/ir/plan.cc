@@ -148,8 +148,7 @@ Plan resolve(Plan p, int layers, int64_t rows) {
   return p;
 }
 
-std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int kv_heads, int heads,
-                                  int64_t vocabulary, int64_t ffn, int64_t top_k) {
+std::vector<std::string> warnings(const Plan& p, const CutSizes& sizes) {
   std::vector<std::string> out;
   const auto uneven = [&](const std::string& what, int64_t n, int64_t parts) {
     if (parts <= 1 || n % parts == 0) return;
@@ -161,11 +160,14 @@ std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int k
                     : n < parts    ? fmt::format("; {} parts are empty", parts - n)
                                    : ""));
   };
-  const int queries = heads / std::max(kv_heads, 1), tg = kv_cut(p.tp, kv_heads, queries);
-  uneven("kv heads", kv_heads, tg);
+  const int64_t queries = sizes.heads / std::max<int64_t>(sizes.kv_heads, 1), rows = sizes.rows,
+                top_k = sizes.top_k;
+  const int tg = kv_cut(p.tp, sizes.kv_heads, queries);
+  uneven("kv heads", sizes.kv_heads, tg);
   uneven("query heads of a kv head", queries, p.tp / tg);
-  uneven("ffn", ffn, p.tp);
-  uneven("vocabulary", vocabulary, p.tp);
+  uneven("ffn", sizes.ffn, p.tp);
+  uneven("vocabulary", sizes.vocabulary, p.tp);
+  if (p.cp > 1) uneven("tokens of a row", sizes.sequence, 2 * p.cp);  // ir/sequence.h
   for (int64_t m = p.micro_batches, j = 0; j < m; ++j) {
     const int64_t n = (j + 1) * rows / m - j * rows / m;
     if (n % p.dp == 0) continue;
@@ -177,7 +179,7 @@ std::vector<std::string> warnings(const Plan& p, int layers, int64_t rows, int k
     out.push_back(
         fmt::format("{} layers over {} virtual stages: from {} to {} layers a stage; the others "
                     "wait for the largest",
-                    layers, p.stages.size(), *lo, *hi));
+                    sizes.layers, p.stages.size(), *lo, *hi));
   }
   if (const int nodes = nodes_of_experts(p); p.dispatch == Dispatch::node_gather && nodes > top_k) {
     out.push_back(

@@ -40,9 +40,14 @@ struct Plan {
 // rows: of a step (tokens_per_step / sequence_length).
 Plan resolve(Plan plan, int layers, int64_t rows);
 
+// What a plan cuts: rows of a step and their length, and a model (top_k: of its experts).
+struct CutSizes {
+  int64_t rows = 1, sequence = 1, layers = 1, kv_heads = 1, heads = 1, ffn = 1, vocabulary = 1,
+          top_k = 0;
+};
+
 // Legal but costly: what it costs, one sentence each ("kv heads 3 over tp 2: ...").
-std::vector<std::string> warnings(const Plan& plan, int layers, int64_t rows, int kv_heads,
-                                  int heads, int64_t vocabulary, int64_t ffn, int64_t top_k = 0);
+std::vector<std::string> warnings(const Plan& plan, const CutSizes& sizes);
 
 // Nodes that the ranks of one ep group (with its etp) lie on; 0: not as many ranks on each.
 int nodes_of_experts(const Plan& plan);

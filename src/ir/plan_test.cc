@@ -138,7 +138,8 @@ TEST(Plan, CutOfHeadsOverTensorParallelRanks) {
 
 TEST(Plan, ImbalanceIsWarnedOfWithItsCost) {
   const Plan p = resolve({.dp = 2, .tp = 4, .pp = 2, .micro_batches = 2}, 5, 6);
-  const std::vector<std::string> w = warnings(p, 5, 6, 3, 6, 131, 104);
+  const std::vector<std::string> w = warnings(
+      p, {.rows = 6, .layers = 5, .kv_heads = 3, .heads = 6, .ffn = 104, .vocabulary = 131});
   std::string all;
   for (const std::string& line : w) all += line + "\n";
   for (const char* said : {"kv heads 3 over", "vocabulary 131 over 4",
@@ -146,7 +147,17 @@ TEST(Plan, ImbalanceIsWarnedOfWithItsCost) {
     EXPECT_NE(all.find(said), std::string::npos) << said << "\n" << all;
   }
   EXPECT_EQ(all.find("ffn"), std::string::npos) << all;
-  EXPECT_TRUE(warnings(resolve({.dp = 2, .tp = 2}, 4, 4), 4, 4, 2, 4, 128, 64).empty());
+  const CutSizes even{.rows = 4,
+                      .sequence = 12,
+                      .layers = 4,
+                      .kv_heads = 2,
+                      .heads = 4,
+                      .ffn = 64,
+                      .vocabulary = 128};
+  EXPECT_TRUE(warnings(resolve({.dp = 2, .cp = 3, .tp = 2}, 4, 4), even).empty());
+  const auto cut = warnings(resolve({.cp = 4}, 4, 4), even);
+  ASSERT_EQ(cut.size(), 1u);
+  EXPECT_NE(cut[0].find("tokens of a row 12 over 8: the largest part is 2"), std::string::npos);
 }
 
 TEST(Plan, NodesOfAnEpGroup) {
@@ -190,7 +201,7 @@ TEST(Plan, DispatchThatTellsNodesApartNeedsEqualOnes) {
 TEST(Plan, ANodeGatherThatSendsMoreIsWarnedOf) {
   Plan p{.dp = 8, .ep = 8, .dispatch = Dispatch::node_gather, .ranks_per_node = 2};
   const auto warned = [&](int64_t top_k) {
-    return !warnings(resolve(p, 4, 8), 4, 8, 2, 4, 128, 64, top_k).empty();
+    return !warnings(resolve(p, 4, 8), {.rows = 8, .layers = 4, .top_k = top_k}).empty();
   };
   EXPECT_TRUE(warned(2));   // 3 rows a token against 1.5
   EXPECT_FALSE(warned(4));  // 3 against 3

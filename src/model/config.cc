@@ -156,6 +156,17 @@ int64_t ModelConfig::expert_layers() const {
   return moe.experts > 0 ? layers - static_cast<int64_t>(moe.dense_layers.size()) : 0;
 }
 
+CutSizes cut_sizes(const ModelConfig& c, int64_t rows, int64_t sequence) {
+  return {.rows = rows,
+          .sequence = sequence,
+          .layers = c.layers,
+          .kv_heads = c.kv_heads,
+          .heads = c.heads,
+          .ffn = c.ffn,
+          .vocabulary = c.vocabulary,
+          .top_k = c.moe.top_k};
+}
+
 int64_t parameter_count(const ModelConfig& c) {
   const int64_t expert_layers = c.expert_layers();
   int64_t n = layer_matrices(c, c.moe.experts) + 2 * c.layers * c.hidden;  // two norms

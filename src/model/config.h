@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "ir/plan.h"
+
 namespace myriad {
 
 // telechat_moe: the attention of TeleChat2, experts under the keys and names of DeepSeek-V3.
@@ -92,6 +94,9 @@ void apply_routing(ModelConfig& config, const nlohmann::json& routing, const std
 // The published form, which Transformers 4 and 5 load (all but TeleChat2-MoE). Read again, it gives
 // `config`.
 nlohmann::json write_config(const ModelConfig& config);
+
+// For warnings of a plan: the model with so many rows of so many tokens a step.
+CutSizes cut_sizes(const ModelConfig& config, int64_t rows, int64_t sequence);
 
 // All parameters, correction biases too; a tied weight once.
 int64_t parameter_count(const ModelConfig& config);

@@ -75,10 +75,7 @@ Prediction predict(const PlannedRun& run, const Cluster& cluster, const PredictO
   p.simulation = simulate(p.program, cluster, o);
   auto& out = p.simulation.warnings;
   warn_of_placement(run.plan, cluster, out);
-  const ModelConfig& m = run.model;
-  const auto uneven =
-      warnings(run.plan, static_cast<int>(m.layers), run.rows, static_cast<int>(m.kv_heads),
-               static_cast<int>(m.heads), m.vocabulary, m.ffn, m.moe.top_k);
+  const auto uneven = warnings(run.plan, cut_sizes(run.model, run.rows, run.sequence));
   out.insert(out.end(), uneven.begin(), uneven.end());
   return p;
 }

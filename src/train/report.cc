@@ -156,9 +156,7 @@ std::string plan_text(const RunConfig& c, Job& job, const TextData& text, const 
 }
 
 std::vector<std::string> plan_warnings(const RunConfig& c) {
-  const ModelConfig& m = c.model;
-  return warnings(c.plan, static_cast<int>(m.layers), c.rows(), static_cast<int>(m.kv_heads),
-                  static_cast<int>(m.heads), m.vocabulary, m.ffn, m.moe.top_k);
+  return warnings(c.plan, cut_sizes(c.model, c.rows(), c.train.sequence_length));
 }
 
 std::vector<std::string> run_warnings(const RunConfig& c, const TextData& text) {

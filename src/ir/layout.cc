@@ -157,7 +157,8 @@ class Resharder {
 
   // Between cuts by uneven nodes and others: all that moves goes at once. Where the other side cuts
   // the same dim alone it stays on its node; else it goes over all ranks that share the experts,
-  // which the other side's atoms name. On leaving, atoms that are wanted nowhere are gathered first.
+  // which the other side's atoms name. On leaving, atoms that are wanted nowhere are gathered
+  // first.
   bool over_nodes() {
     const bool leaves = cur_.cut_atoms() >> kNode & 1, enters = wanted_ >> kNode & 1;
     if (leaves == enters) return false;

@@ -95,6 +95,9 @@ size_t kernel_scratch(KernelSet set, const Op& op, const LabelSizes& local, DTyp
 void set_state(Executor& executor, int index, const std::function<double(int64_t element)>& value);
 std::vector<double> get_state(const Executor& executor, int index);
 
+// NaN equals itself; -0 and 0 differ.
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b);
+
 // Collects the parts of one value that a tap saw into the global value.
 class Collected {
  public:

@@ -45,6 +45,11 @@ void set_state(Executor& executor, int index, const std::function<double(int64_t
   }
 }
 
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
+}
+
 Collected::Collected(const Program& program, int buffer)
     : program_(program),
       sizes_(program.value(program.buffers[buffer]).sizes),
@@ -83,8 +88,7 @@ std::vector<double> assemble(const Mesh& mesh, const std::string& name, const Si
     }
     const auto [at, fresh] = seen.try_emplace(key, &p);
     if (!fresh) {
-      const auto &a = *at->second->data, &b = *p.data;
-      if (a.size() != b.size() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) != 0) {
+      if (!same_bits(*at->second->data, *p.data)) {
         throw Failure(fmt::format("copies of {} differ between ranks {} and {}", name,
                                   at->second->rank, p.rank));
       }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <mutex>
 
@@ -56,10 +55,6 @@ class Gradients {
   std::mutex mutex_;
   std::map<int, Part> parts_;
 };
-
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
-}
 
 void check_untouched(const Tensors& before, const Tensors& after, int step, Record& record) {
   for (const auto& [name, x] : before) {

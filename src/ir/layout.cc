@@ -45,6 +45,14 @@ const char* name_of(MoveKind kind) {
 
 namespace {
 
+AtomList list_of(AtomSet set) {
+  AtomList list;
+  for (Atom a = 0; a < kMaxAtoms; ++a) {
+    if (set >> a & 1) list.push(a);
+  }
+  return list;
+}
+
 // The planner's working state; each rule returns whether it applied.
 class Resharder {
  public:
@@ -147,12 +155,8 @@ class Resharder {
       moved += !run.empty();
     }
     if (given != taken || moved < 3) return false;
-    AtomList all;
-    for (Atom a = 0; a < kMaxAtoms; ++a) {
-      if (given >> a & 1) all.push(a);
-    }
     std::copy(next.begin(), next.end(), cur_.cuts.begin());
-    return did(MoveKind::all_to_all, all);
+    return did(MoveKind::all_to_all, list_of(given));
   }
 
   // Between cuts by uneven nodes and others: all that moves goes at once. Where the other side cuts
@@ -162,12 +166,7 @@ class Resharder {
   bool over_nodes() {
     const bool leaves = cur_.cut_atoms() >> kNode & 1, enters = wanted_ >> kNode & 1;
     if (leaves == enters) return false;
-    for (int d = 0; d < cur_.dims && leaves; ++d) {
-      int k = 0;
-      const int tail = cur_.cuts[d].n - common(d);
-      while (k < tail && !((wanted_ | kOfNodes) >> cur_.cuts[d][cur_.cuts[d].n - 1 - k] & 1)) ++k;
-      if (k > 0) return gather(d, k);
-    }
+    if (leaves && gather_all_but(wanted_ | kOfNodes)) return true;
     AtomSet moved = 0, by_node = 0;  // the other side's atoms of what changes; those for kNode
     for (int d = 0; d < cur_.dims; ++d) {
       const AtomSet there = (leaves ? goal_ : cur_).cuts[d].suffix(common(d)).set();
@@ -175,22 +174,13 @@ class Resharder {
       if ((leaves ? cur_ : goal_).cuts[d].set() >> kNode & 1) by_node = there;
     }
     moved = static_cast<AtomSet>(moved & ~cur_.pending);
-    if (moved == by_node) return move_over_nodes(moved, {kNear});
-    AtomList all;
-    for (Atom a = 0; a < kMaxAtoms; ++a) {
-      if (moved >> a & 1) all.push(a);
-    }
-    return move_over_nodes(moved, all);
-  }
-
-  bool move_over_nodes(AtomSet moved, AtomList group) {
     for (int d = 0; d < cur_.dims; ++d) {
       AtomList cut = cur_.cuts[d].prefix(common(d));
       cut.append(take_while(goal_.cuts[d].suffix(common(d)),
                             [&](Atom a) { return (moved | kOfNodes) >> a & 1; }));
       cur_.cuts[d] = cut;
     }
-    return did(MoveKind::all_to_all, group);
+    return did(MoveKind::all_to_all, moved == by_node ? AtomList{kNear} : list_of(moved));
   }
 
   bool all_to_all() {
@@ -213,23 +203,25 @@ class Resharder {
   bool all_reduce() {
     const AtomSet run = static_cast<AtomSet>(cur_.pending & ~goal_.pending & ~wanted_);
     if (!run) return false;
-    AtomList list;
-    for (Atom a = 0; a < kMaxAtoms; ++a) {
-      if (run >> a & 1) list.push(a);
-    }
     cur_.pending = static_cast<AtomSet>(cur_.pending & ~run);
-    return did(MoveKind::all_reduce, list);
+    return did(MoveKind::all_reduce, list_of(run));
   }
 
   bool all_gather() {
-    for (int d = 0; d < cur_.dims; ++d) {  // first what is wanted nowhere
+    if (gather_all_but(wanted_)) return true;  // first what is wanted nowhere
+    for (int d = 0; d < cur_.dims; ++d) {      // then the last atom of any tail
+      if (cur_.cuts[d].n > common(d)) return gather(d, 1);
+    }
+    return false;
+  }
+
+  // What stands at the end of a dim's tail and is none of `kept`.
+  bool gather_all_but(AtomSet kept) {
+    for (int d = 0; d < cur_.dims; ++d) {
       int k = 0;
       const int tail = cur_.cuts[d].n - common(d);
-      while (k < tail && !(wanted_ >> cur_.cuts[d][cur_.cuts[d].n - 1 - k] & 1)) ++k;
+      while (k < tail && !(kept >> cur_.cuts[d][cur_.cuts[d].n - 1 - k] & 1)) ++k;
       if (k > 0) return gather(d, k);
-    }
-    for (int d = 0; d < cur_.dims; ++d) {  // then the last atom of any tail
-      if (cur_.cuts[d].n > common(d)) return gather(d, 1);
     }
     return false;
   }
@@ -244,12 +236,8 @@ class Resharder {
     const AtomSet run = static_cast<AtomSet>(goal_.pending & ~cur_.pending);
     if (!run) return false;
     CHECK(!goal_.max, "a whole value cannot become a pending maximum");
-    AtomList list;
-    for (Atom a = 0; a < kMaxAtoms; ++a) {
-      if (run >> a & 1) list.push(a);
-    }
     cur_.pending = static_cast<AtomSet>(cur_.pending | run);
-    return did(MoveKind::first, list);
+    return did(MoveKind::first, list_of(run));
   }
 
   Layout cur_;

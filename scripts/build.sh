@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+export CCACHE_BASEDIR=$PWD  # a checkout elsewhere shares the cache
 preset=$1
 shift
 cmake=cmake

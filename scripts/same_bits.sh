@@ -52,10 +52,9 @@ def text(path):
     try:
         lines = path.read_text().splitlines()
         if path.suffix == ".json" and "simulate" not in path.name: return [json.dumps(plain(json.loads(path.read_text())), sort_keys=True)]
-        if path.suffix == ".jsonl": return [json.dumps(plain(json.loads(l)), sort_keys=True) for l in lines]
-        return lines
+        return [json.dumps(plain(json.loads(l)), sort_keys=True) if l.startswith("{") else l for l in lines]
     except ValueError:
-        return lines
+        return [json.dumps(plain(json.loads(l)), sort_keys=True) if l.startswith("{") else l for l in lines]
 different = compared = 0
 for a in sorted(old.rglob("*")):
     if a.suffix not in (".safetensors", ".json", ".jsonl") or a.name.startswith("timeline"): continue

@@ -51,7 +51,7 @@ def results(myriad, scratch):
 
 def without_times(x):
     if isinstance(x, dict):
-        return {k: without_times(v) for k, v in x.items() if "seconds" not in k and k != "model"}
+        return {k: without_times(v) for k, v in x.items() if not k.endswith(("second", "seconds")) and k != "model"}
     return [without_times(v) for v in x] if isinstance(x, list) else x
 
 

@@ -136,7 +136,7 @@ class Actions {
     return units;
   }
 
-  const Variant& variant(int mb) const {
+  const LoweredVariant& variant(int mb) const {
     return lowered_.variants.at(micro_batch_rows(options_.rows, plan_.micro_batches, mb).size());
   }
 
@@ -183,7 +183,7 @@ class Actions {
 
   void forward_slot(Stage& s, int k, int mb, int lag) {
     const std::vector<int> units = units_of(k);
-    const Variant& v = variant(mb);
+    const LoweredVariant& v = variant(mb);
     std::vector<std::pair<int, int>> wanted;
     for (int u : units) {
       for (const auto& input : from_caller(v.forward[v.pieces.units[u]])) wanted.push_back(input);
@@ -201,7 +201,7 @@ class Actions {
 
   void backward_slot(Stage& s, int k, int mb, int lag) {
     const std::vector<int> units = units_of(k);
-    const Variant& v = variant(mb);
+    const LoweredVariant& v = variant(mb);
     if (k + 1 < plan_.pp * plan_.vpp) {
       receive(s, k, mb, v.backward[v.pieces.units[units.back()]], "d.y",
               {units.back() + 1, mb, "d.x"}, backward_channel(k));

@@ -59,7 +59,7 @@ class Bodies {
     return static_cast<int>(program_.bodies.size()) - 1;
   }
 
-  void lower_bodies(Variant& v, int64_t rows) {
+  void lower_bodies(LoweredVariant& v, int64_t rows) {
     const size_t n = v.pieces.pieces.size();
     v.forward.resize(n);
     v.again.resize(n);
@@ -158,7 +158,7 @@ class Bodies {
     return parts;
   }
 
-  void lower_piece(Variant& v, int i, int64_t rows) {
+  void lower_piece(LoweredVariant& v, int i, int64_t rows) {
     Piece& piece = v.pieces.pieces[i];
     const Graph& graph = *v.graphs[i];
     Sharder& sharder = *sharders_.at(rows)[i];
@@ -343,7 +343,7 @@ class Bodies {
   Wanted wanted_;
   LayoutMemory memory_;
   LoweredPieces out_;
-  Variant* first_;
+  LoweredVariant* first_;
   std::map<int64_t, std::vector<std::unique_ptr<Sharder>>> sharders_;  // by rows and piece
   std::map<int, std::map<std::string, Layout>> states_;  // by piece; -1: of the finish
   AtomSet stage_atoms_ = 0;

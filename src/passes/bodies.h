@@ -11,7 +11,7 @@
 namespace myriad {
 
 // Lowered bodies of all pieces for one number of rows in a micro-batch.
-struct Variant {
+struct LoweredVariant {
   Pieces pieces;
   std::vector<std::shared_ptr<Graph>> graphs;  // by piece
   // By piece: indices into Program::bodies in the order they run. again: the forward parts without
@@ -26,10 +26,10 @@ struct OptimizerBodies {
 };
 
 struct LoweredPieces {
-  std::map<int64_t, Variant> variants;  // by rows
+  std::map<int64_t, LoweredVariant> variants;  // by rows
   OptimizerBodies optimizer;
   int finish = -1;
-  const Variant& first() const { return variants.begin()->second; }
+  const LoweredVariant& first() const { return variants.begin()->second; }
 };
 
 // Fills in the program's mesh, stages and bodies.

@@ -127,7 +127,7 @@ std::string chart_html(const Chart& chart, nlohmann::json& data) {
   std::vector<Series> curves;
   std::vector<std::string> names;
   std::string legend;
-  for (const Curve& c : chart.curves) {
+  for (const ChartCurve& c : chart.curves) {
     if (c.series && !c.series->x.empty()) {
       legend += chart.curves.size() < 2
                     ? ""

@@ -10,7 +10,7 @@
 
 namespace myriad {
 
-struct Curve {
+struct ChartCurve {
   std::string name;  // in the legend and beside hovered values
   const Series* series;
 };
@@ -23,7 +23,7 @@ struct Reference {
 
 struct Chart {
   std::string id, title, unit;
-  std::vector<Curve> curves;
+  std::vector<ChartCurve> curves;
   std::vector<Reference> references = {};
   bool from_zero = false, dots = false;
   bool smooth =

@@ -9,7 +9,10 @@
 
 namespace myriad {
 
-void add_train(CLI::App& app, int& status);
+class SignalThread;
+
+// Asks `signals` to let INT, TERM and HUP end the run in good order.
+void add_train(CLI::App& app, int& status, SignalThread& signals);
 void add_ckpt(CLI::App& app, int& status);
 void add_export(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "tools/commands.h"
 
 namespace myriad {
@@ -39,7 +40,7 @@ int fail(int status, const std::string& message, bool json) {
   return status;
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, SignalThread& signals) {
   bool json = false;
   for (int i = 1; i < argc; ++i) json |= std::strcmp(argv[i], "--json") == 0;
   int status = 0;
@@ -47,7 +48,7 @@ int run(int argc, char** argv) {
                "myriad");
   app.set_version_flag("--version", "myriad 0.1.0", "Prints the version and exits");
   app.require_subcommand(1);
-  add_train(app, status);
+  add_train(app, status, signals);
   add_ckpt(app, status);
   add_export(app, status);
   add_generate(app, status);
@@ -80,7 +81,15 @@ int run(int argc, char** argv) {
   return status;
 }
 
+// Shared libraries start threads, too: OpenBLAS does in its constructor, before main. So the
+// signals are blocked before any constructor runs, and all threads of the process inherit the mask
+// (base/signals.h).
+[[gnu::section(".preinit_array"), gnu::used]] void (*g_before_constructors)() = block_signals;
+
 }  // namespace
 }  // namespace myriad
 
-int main(int argc, char** argv) { return myriad::run(argc, argv); }
+int main(int argc, char** argv) {
+  myriad::SignalThread signals;
+  return myriad::run(argc, argv, signals);
+}

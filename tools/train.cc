@@ -1,11 +1,12 @@
 // myriad train
-#include <signal.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <memory>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "calibrate/calibrate.h"
 #include "ckpt/checkpoint.h"
 #include "report/page.h"
@@ -37,17 +38,26 @@ void print_end(const RunSummary& s, std::FILE* out) {
              grouped(s.steps_compared));
 }
 
-std::atomic<int> signals{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> asked_to_stop{false};
 
-// The first asks the run to save and leave after its step, the second leaves at once.
-void catch_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int signal) {
-    if (signals.fetch_add(1) > 0) _exit(128 + signal);
-  };
-  action.sa_flags = SA_RESTART;
-  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+// The first signal asks the run to save and leave after its step, a second INT or TERM leaves at
+// once. A terminal that closes sends HUP, and its shell may send another, so HUP never leaves at
+// once; and as nothing can be written to such a terminal any more, what is said goes nowhere
+// instead of making the run fail. nohup starts a run that ignores HUP: it goes on.
+void stop_on_signals(SignalThread& signals) {
+  signals.on({SIGINT, SIGTERM}, [](int signal) {
+    if (asked_to_stop.exchange(true)) _exit(128 + signal);
+  });
+  if (is_ignored(SIGHUP)) return;
+  std::vector<int> terminals;
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (isatty(output)) terminals.push_back(output);
+  }
+  signals.on({SIGHUP}, [terminals](int) {
+    asked_to_stop = true;
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    for (const int output : terminals) dup2(nowhere, output);
+  });
 }
 
 void print_interrupted(const Options& o, const RunSummary& s) {
@@ -71,7 +81,7 @@ void leave_report(const std::string& folder, const Console& console) {
   }
 }
 
-int run_train(const Options& o) {
+int run_train(const Options& o, SignalThread& signals) {
   if (o.run.empty() && o.resume.empty())
     throw Error("a run file is missing", "train", "myriad train RUN.yaml, or --resume FOLDER");
   if (!o.allow.empty() && o.resume.empty())
@@ -87,14 +97,14 @@ int run_train(const Options& o) {
   const char* terminal = std::getenv("TERM");
   console.live =
       !o.quiet && isatty(fileno(console.out)) && !(terminal && std::string(terminal) == "dumb");
-  catch_signals();
+  stop_on_signals(signals);
   const RunSummary s =
       train(config, folder,
             {.console = console,
              .machine = [&] { return this_machine(config.train.dtype == DType::f64); },
              .resume = from,
              .allow = o.allow,
-             .interrupted = [] { return signals > 0; }});
+             .interrupted = [] { return asked_to_stop.load(); }});
   if (s.interrupted) {
     print_interrupted(o, s);
     return 0;
@@ -111,7 +121,7 @@ int run_train(const Options& o) {
 
 }  // namespace
 
-void add_train(CLI::App& app, int& status) {
+void add_train(CLI::App& app, int& status, SignalThread& signals) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand(
       "train",
@@ -138,7 +148,7 @@ void add_train(CLI::App& app, int& status) {
                     "myriad train --resume runs/bilingual -s layout.tp=1",
                     "myriad train examples/bilingual.yaml --out /tmp/try -s layout.dp=1 -s "
                     "layout.zero=0 -s layout.stages=[1,1,1,1]"});
-  c->callback([o, &status] { status = run_train(*o); });
+  c->callback([o, &status, &signals] { status = run_train(*o, signals); });
 }
 
 }  // namespace myriad

@@ -17,6 +17,9 @@ void begin(const KernelCall& call);
 // FLOPs of a call by the sizes of its tensors; same definition as RowInfo::work.
 double count_flops(const KernelCall& call);
 
+// CHECKs that the sizes of a topk fit its attributes.
+void check_topk(const KernelCall& call);
+
 // f(i) for i in [0, n) on the pool, or in line. `n` must be a function of shapes only. Does not
 // allocate.
 template <class F>
@@ -65,25 +68,5 @@ inline double real_at(const Tensor& t, int64_t i) {
   return t.dtype == DType::f64 ? t.as<double>()[i] : static_cast<double>(t.as<Bf16>()[i]);
 }
 inline double scalar(const Tensor& t) { return real_at(t, 0); }
-
-// Every real tensor is f32.
-inline bool all_f32(const KernelCall& call) {
-  for (const auto& tensors : {call.ins, call.outs}) {
-    for (const Tensor& t : tensors) {
-      if (t.dtype == DType::f64 || t.dtype == DType::bf16) return false;
-    }
-  }
-  return true;
-}
-
-// No tensor is f64, but for scalars that join the scale of a contract or broadcast.
-inline bool no_f64(const KernelCall& call) {
-  for (const auto& tensors : {call.ins, call.outs}) {
-    for (const Tensor& t : tensors) {
-      if (t.dims > 0 && t.dtype == DType::f64) return false;
-    }
-  }
-  return call.outs[0].dtype != DType::f64;
-}
 
 }  // namespace myriad

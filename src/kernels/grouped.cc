@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "kernels/call.h"
 #include "kernels/loops.h"
@@ -102,15 +103,17 @@ LabelSizes collapsed_sizes(const Op& collapsed, const LabelSizes& local, int64_t
 
 // Products too small to be shared are run side by side, the others one after the other on the whole
 // pool. Either way each is cut into the same tiles.
-void run_grouped(const KernelCall& call, DType real, KernelSet set) {
+KernelStatus run_grouped(const KernelCall& call, DType real, const Kernels& kernels) {
   constexpr int64_t kSharedPoints = int64_t{1} << 24;
   const int64_t experts = call.e.size();
+  std::atomic<KernelStatus> status = KernelStatus::ok;
   const auto run = [&](KernelCall each, Pool* pool) {
-    const KernelChoice& choice = choose(*each.op, each.local, real, set);
+    const KernelChoice& choice = kernels.choose(*each.op, each.local, real);
     CHECK(choice.scratch == nullptr, "{} wants scratch", choice.name);
     each.meter = nullptr;  // counted before, on the thread of the rank
     each.pool = pool;
-    choice.run(each);
+    const KernelStatus ended = choice.run(each);
+    if (ended != KernelStatus::ok) status = ended;
   };
   const auto shared = [&](const KernelCall& each) {
     int64_t n = 1;
@@ -128,6 +131,7 @@ void run_grouped(const KernelCall& call, DType real, KernelSet set) {
       if (!shared(each)) run(each, nullptr);
     });
   });
+  return status;
 }
 
 }  // namespace myriad

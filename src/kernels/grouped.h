@@ -23,7 +23,7 @@ LabelSizes collapsed_sizes(const Op& collapsed, const LabelSizes& local, int64_t
 // call.op: the collapsed op; call.ins, outs: routed tensors [rows, ...], dense ones with their dim
 // e; call.local: sizes of the collapsed op's labels, Z = all rows; call.rows->n and e (local,
 // sorted); call.e: the experts here. An expert without rows gives zeros where the output is dense.
-// Needs no scratch. Bits do not depend on the workers.
-void run_grouped(const KernelCall& call, DType real, KernelSet set);
+// Needs no scratch. Bits do not depend on the workers. If a product fails, so does the call.
+KernelStatus run_grouped(const KernelCall& call, DType real, const Kernels& kernels);
 
 }  // namespace myriad

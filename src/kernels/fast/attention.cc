@@ -11,7 +11,6 @@
 #include "kernels/fast/floats.h"
 #include "kernels/fast/matrix.h"
 #include "kernels/fast/vector.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 

@@ -3,9 +3,9 @@
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
+#include "kernels/fast/floats.h"
 #include "kernels/fast/matrix.h"
 #include "kernels/fast/vector.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
@@ -86,10 +86,7 @@ const char* few_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void few(const KernelCall& call) {
-  const auto wide = [](const Tensor& t) { return t.dims == 0 || t.dtype == DType::f32; };
-  if (!std::all_of(call.ins.begin(), call.ins.end(), wide) || !wide(call.outs[0]))
-    return ref::contract(call);
-  begin(call);
+  begin_f32(call);
   Product p;
   CHECK(read_product(*call.op, p) == nullptr);
   const int64_t n = size_of_labels(call.local, p.n), k = size_of_labels(call.local, p.k);
@@ -117,8 +114,7 @@ const char* gemm_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void gemm(const KernelCall& call) {
-  if (!no_f64(call)) return ref::contract(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   Product p;
   CHECK(read_product(*call.op, p) == nullptr);
   const int64_t m = size_of_labels(call.local, p.m), n = size_of_labels(call.local, p.n);

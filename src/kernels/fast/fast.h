@@ -30,6 +30,17 @@ void dot(const KernelCall& call);
 const char* columns_declines(const Op& op, const LabelSizes& local, DType real);
 void columns(const KernelCall& call);
 
+// declines.cc: what the fixed buffers of the kernels below hold.
+inline constexpr int kMostTerms = 16;                         // operands of an add
+inline constexpr int64_t kMostPairs = 512;                    // rope: of one head
+inline constexpr int64_t kMostPicks = 64, kMostGroups = 256;  // topk
+const char* add_declines(const Op& op, const LabelSizes& local, DType real);
+const char* rope_declines(const Op& op, const LabelSizes& local, DType real);
+const char* topk_declines(const Op& op, const LabelSizes& local, DType real);
+const char* unpick_declines(const Op& op, const LabelSizes& local, DType real);
+const char* scatter_rows_declines(const Op& op, const LabelSizes& local, DType real);
+const char* sum_exact_declines(const Op& op, const LabelSizes& local, DType real);
+
 void add(const KernelCall& call);  // elementwise.cc
 void cast(const KernelCall& call);
 void silu(const KernelCall& call);
@@ -48,7 +59,7 @@ void scatter_rows(const KernelCall& call);
 
 void sigmoid(const KernelCall& call);  // router.cc
 void softmax(const KernelCall& call);
-void topk(const KernelCall& call);  // with the reference's scratch
+void topk(const KernelCall& call);
 
 void dispatch(const KernelCall& call);  // routed.cc
 void combine(const KernelCall& call);
@@ -56,7 +67,6 @@ size_t combine_scratch(const Op& op, const LabelSizes& local, DType real);
 
 void sum_exact(const KernelCall& call);  // exact.cc
 size_t sum_exact_scratch(const Op& op, const LabelSizes& local, DType real);
-const char* sum_exact_declines(const Op& op, const LabelSizes& local, DType real);
 
 void attention(const KernelCall& call);  // attention.cc
 size_t attention_scratch(const Op& op, const LabelSizes& local, DType real);

@@ -6,7 +6,6 @@
 #include "kernels/fast/floats.h"
 #include "kernels/fast/vector.h"
 #include "kernels/loops.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
@@ -81,17 +80,6 @@ void run_map(const KernelCall& call, double attr_scale) {
 
 }  // namespace
 
-const char* takes_f32(const Op& op, const LabelSizes&, DType real) {
-  const auto narrow = [](const std::vector<DType>& types) {
-    return std::find(types.begin(), types.end(), DType::bf16) != types.end();
-  };
-  return real == DType::f32 && !narrow(op.in_types) && !narrow(op.out_types) ? nullptr : "f32 only";
-}
-
-const char* takes_f32_or_bf16(const Op&, const LabelSizes&, DType real) {
-  return real == DType::f32 ? nullptr : "f32 and bf16 only";
-}
-
 const char* map_declines(const Op& op, const LabelSizes& local, DType real) {
   if (const char* reason = takes_f32_or_bf16(op, local, real)) return reason;
   const LoopNest nest = make_nest(op, local);
@@ -102,10 +90,8 @@ const char* map_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void map(const KernelCall& call) {
-  const bool broadcasts = call.op->row == Row::broadcast;
-  if (!no_f64(call)) return broadcasts ? ref::broadcast(call) : ref::contract(call);
-  begin(call);
-  run_map(call, broadcasts ? 1 : call.op->attrs.scale);
+  begin_f32_or_bf16(call);
+  run_map(call, call.op->row == Row::broadcast ? 1 : call.op->attrs.scale);
 }
 
 const char* dot_declines(const Op& op, const LabelSizes& local, DType real) {
@@ -117,8 +103,7 @@ const char* dot_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void dot(const KernelCall& call) {
-  if (!no_f64(call)) return ref::contract(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   const LoopNest nest = make_nest(*call.op, call.local);
   const Streams in(call, nest, call.op->attrs.scale);
   const Loop& row = nest.sum[nest.sums - 1];
@@ -156,9 +141,8 @@ const char* columns_declines(const Op& op, const LabelSizes& local, DType real) 
 
 // Blocks of kColumns columns; kRows rows are summed in f32, these sums in double.
 void columns(const KernelCall& call) {
-  if (!no_f64(call)) return ref::contract(call);
+  begin_f32_or_bf16(call);
   constexpr int64_t kColumns = 256, kRowsInF32 = 32;
-  begin(call);
   const LoopNest nest = make_nest(*call.op, call.local);
   const Streams in(call, nest, call.op->attrs.scale);
   const Loop& row = nest.out[nest.outs - 1];

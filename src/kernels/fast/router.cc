@@ -4,14 +4,12 @@
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
+#include "kernels/fast/floats.h"
 #include "kernels/fast/vector.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
 namespace {
-
-constexpr int64_t kMostPicks = 64, kMostGroups = 256;
 
 // The k first of n scores in falling order, the lower index first among equals; NaN counts as -inf.
 struct Best {
@@ -56,16 +54,14 @@ void keep_groups(const Scores& score, const Attrs& a, int64_t size, bool* kept) 
 }  // namespace
 
 void sigmoid(const KernelCall& call) {
-  if (!all_f32(call)) return ref::sigmoid(call);
-  begin(call);
+  begin_f32(call);
   parallel_blocks(call.pool, call.outs[0].elements(), 1, [&](int64_t lo, int64_t hi) {
     vec::sigmoid_row(call.ins[0].as<float>() + lo, call.outs[0].as<float>() + lo, hi - lo);
   });
 }
 
 void softmax(const KernelCall& call) {
-  if (!all_f32(call)) return ref::softmax(call);
-  begin(call);
+  begin_f32(call);
   const Tensor& z = call.ins[0];
   const int64_t x = z.size[z.dims - 1], rows = x == 0 ? 0 : z.elements() / x;
   parallel_blocks(call.pool, rows, x, [&](int64_t lo, int64_t hi) {
@@ -80,12 +76,11 @@ void softmax(const KernelCall& call) {
 }
 
 void topk(const KernelCall& call) {
+  begin_f32(call);
+  check_topk(call);
   const Attrs& a = call.op->attrs;
-  if (!all_f32(call) || a.k > kMostPicks || a.groups > kMostGroups || a.kept_groups > kMostPicks) {
-    return ref::topk(call);
-  }
-  begin(call);
-  ref::check_topk(call);
+  CHECK(a.k <= kMostPicks && a.groups <= kMostGroups && a.kept_groups <= kMostPicks,
+        "{} choices, {} of {} groups", a.k, a.kept_groups, a.groups);
   const int64_t tokens = call.ins[0].size[0] * call.ins[0].size[1], x = call.ins[0].size[2];
   const float* bias = call.ins.size() > 1 ? call.ins[1].as<float>() : nullptr;
   const int64_t groups = std::max<int64_t>(1, a.groups), size = x / groups;

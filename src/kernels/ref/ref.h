@@ -38,7 +38,6 @@ void sigmoid_grad(const KernelCall& call);
 void softmax(const KernelCall& call);
 void topk(const KernelCall& call);
 size_t topk_scratch(const Op& op, const LabelSizes& local, DType real);
-void check_topk(const KernelCall& call);  // CHECKs sizes against attributes
 void balance(const KernelCall& call);
 
 void count(const KernelCall& call);  // ref/choices.cc

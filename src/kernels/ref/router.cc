@@ -99,16 +99,6 @@ size_t topk_scratch(const Op& op, const LabelSizes&, DType) {
   return sizeof(double) * static_cast<size_t>(op.attrs.groups);
 }
 
-void check_topk(const KernelCall& call) {
-  const Attrs& a = call.op->attrs;
-  const int64_t x = call.ins[0].size[2];
-  CHECK(call.outs[0].size[2] == a.k, "topk of {} into {}", a.k, call.outs[0].size[2]);
-  CHECK(a.groups == 0 || (x % a.groups == 0 && a.kept_groups <= a.groups),
-        "topk: {} of {} groups of {} experts", a.kept_groups, a.groups, x);
-  CHECK(a.k <= (a.groups == 0 ? x : x / a.groups * a.kept_groups), "topk: {} of {} experts", a.k,
-        x);
-}
-
 void topk(const KernelCall& call) {
   begin(call);
   check_topk(call);

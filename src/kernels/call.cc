@@ -1,3 +1,8 @@
+// The opening that every kernel shares. begin() compares the tensors of a call with what its op
+// says of them, so that a wrong size or type stops here with the numbers and not as a wrong result;
+// it reports to the meter what memory the kernel may touch, and counts its FLOPs from the sizes of
+// the tensors. count_flops() repeats RowInfo::work on purpose: the prediction uses the one and the
+// measurement the other, and a test compares them. Read kernels/kernel.h first.
 #include "kernels/call.h"
 
 #include <algorithm>
@@ -15,7 +20,8 @@ namespace {
 
 void check_sizes(const KernelCall& call, const Tensor& t, const std::string& labels,
                  const RowSet* rows) {
-  // Of routed rows "ebs" is one dim; their kernels check b and s of the dense tensors beside them.
+  // In routed rows "ebs" is one dimension; b and s of dense tensors beside them are checked by
+  // their kernels (TokensOfRows).
   const bool routed = rows != nullptr && labels.starts_with("ebs");
   const int joined = routed ? 2 : 0;
   CHECK(t.dims + joined == static_cast<int>(labels.size()), "row {}: {} dims for \"{}\"",
@@ -43,7 +49,7 @@ void check_types(const KernelCall& call, std::span<const Tensor> tensors,
   }
 }
 
-// Product of the sizes of all labels, and whether some label is not in the output.
+// The product of the sizes of all labels, and whether some label is not in the output.
 std::pair<double, bool> points(const KernelCall& call) {
   const std::string& out = call.op->out_labels[0];
   double n = static_cast<double>(call.outs[0].elements());

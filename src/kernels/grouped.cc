@@ -1,3 +1,7 @@
+// A product of routed rows with the weights of their experts. The rows are sorted by expert, so the
+// rows of one expert are one block of memory and its product is an ordinary contract: with_expert()
+// cuts the tensors of a call down to that block and the expert's weights, and the kernel that the
+// table names for those sizes runs on them. Read kernels/grouped.h first.
 #include "kernels/grouped.h"
 
 #include <algorithm>
@@ -32,13 +36,13 @@ std::string collapsed_labels(const std::string& labels, bool grouped) {
   return rest;
 }
 
-// Rows of `expert`.
+// The range of the rows of one expert.
 Range rows_of(const RowSet& rows, int64_t expert) {
   const auto [lo, hi] = std::equal_range(rows.e, rows.e + rows.n, static_cast<int32_t>(expert));
   return {lo - rows.e, hi - rows.e};
 }
 
-// What one expert sees of a tensor.
+// The part of a tensor that the product of one expert works on.
 Tensor part(Tensor t, const std::string& labels, int64_t expert, Range rows) {
   if (labels.starts_with('Z')) {
     const size_t all = t.bytes();
@@ -54,7 +58,7 @@ Tensor part(Tensor t, const std::string& labels, int64_t expert, Range rows) {
   return t;
 }
 
-// f(the call of one expert).
+// Calls f with the call of one expert.
 template <class F>
 void with_expert(const KernelCall& call, int64_t expert, F f) {
   const Range rows = rows_of(*call.rows, expert);

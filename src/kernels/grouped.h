@@ -16,7 +16,7 @@ bool is_grouped(const Op& op);
 // The op with Z for "ebs" and, if grouped, without the label e of dense ones. CHECKs that dense
 // ones have no other label of the rows.
 Op collapsed(const Op& op);
-// Local sizes of a collapsed op on so many rows.
+// Local sizes of the labels of a collapsed op on `rows` rows.
 LabelSizes collapsed_sizes(const Op& collapsed, const LabelSizes& local, int64_t rows);
 
 // A grouped contract, one product an expert by the kernel that choose() names for its rows.

@@ -1,3 +1,4 @@
+// The optimizer step, exact sums and clipping; moves of states; and what the meter measures.
 #include "kernels/move.h"
 #include "kernels/trial.h"
 

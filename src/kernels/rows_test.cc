@@ -1,3 +1,5 @@
+// Routed rows: their enumeration, the ops between tokens and rows, and products by expert, against
+// definitions that look at one pair at a time.
 #include "kernels/rows.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
-// Which kernels a row has, in order of preference.
+// The table of kernels: for every op those that can run it, in order of preference, the reference
+// last. choose() takes the first that does not decline. A kernel declines for reasons of types,
+// labels, attributes and local sizes (fast/declines.cc, and beside the contracts in
+// fast/contract.cc and fast/reduce.cc), and it runs whatever it did not decline, so that the name
+// of a choice is the name of what runs. Read kernels/kernel.h first.
 #include <iterator>
 #include <string_view>
 
@@ -23,7 +27,7 @@ const char* never(const Op&, const LabelSizes&, DType) { return nullptr; }
 using Declines = const char* (*)(const Op&, const LabelSizes&, DType);
 using Scratch = size_t (*)(const Op&, const LabelSizes&, DType);
 
-// A kernel of the processor cannot fail: what it makes of bad sizes is a CHECK.
+// A kernel of the processor cannot fail: bad sizes are a CHECK.
 template <void (*kernel)(const KernelCall&)>
 KernelStatus run(const KernelCall& call) {
   kernel(call);
@@ -38,12 +42,12 @@ template <void (*kernel)(const KernelCall&)>
 constexpr KernelChoice fast_if(const char* name, Declines declines, Scratch scratch = nullptr) {
   return {name, declines, scratch, run<kernel>};
 }
-// On f32 only.
+// A kernel that takes every call on f32 tensors.
 template <void (*kernel)(const KernelCall&)>
 constexpr KernelChoice quick(const char* name, Scratch scratch = nullptr) {
   return {name, fast::takes_f32, scratch, run<kernel>};
 }
-// Also on bf16 storage.
+// A kernel that takes every call on tensors of f32 or bf16.
 template <void (*kernel)(const KernelCall&)>
 constexpr KernelChoice either(const char* name, Scratch scratch = nullptr) {
   return {name, fast::takes_f32_or_bf16, scratch, run<kernel>};

@@ -1,3 +1,9 @@
+// Contracts that are matrix products. read_product() finds out whether the labels of the operands
+// part into rows, columns and contracted ones that lie one after the other in memory; then no
+// operand has to be copied or transposed, and the contract is one call of the matrix library with
+// strides. Products of few rows, which generation makes one after the other, have a kernel of their
+// own, whose sums do not depend on how many rows come together. Read fast/fast.h first; the
+// products themselves are in fast/matrix.cc and fast/vector_few.cc.
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +26,8 @@ struct Product {
 
 bool in(std::string_view labels, char c) { return labels.find(c) != std::string_view::npos; }
 
-// The letters of `labels` that are (not) in `other`, if they are a run at its start or end.
+// Splits the letters of `labels` into those that `other` has as well (shared) and those that it has
+// not (own). `ok` if each of the two is one run.
 struct Split {
   bool ok = false, shared_first = false;
   std::string_view own, shared;
@@ -36,7 +43,7 @@ Split split(std::string_view labels, std::string_view other) {
   return {true, shared_first, shared_first ? second : first, shared_first ? first : second};
 }
 
-// Null if `p` is filled, else the reason.
+// Fills `p` and returns null, or returns the reason why the op is no matrix product.
 const char* read_product(const Op& op, Product& p) {
   int count = 0;
   for (size_t i = 0; i < op.in_labels.size(); ++i) {

@@ -1,3 +1,7 @@
+// Ops that work on single elements or on single rows: sums, casts, activations, the softmax of the
+// loss, rotary positions and the optimizer. Each cuts its output into fixed blocks, which workers
+// share, and gives rows of f32 to the primitives of fast/vector.h; bf16 goes through small buffers
+// (fast/floats.h, to be read first).
 #include <cmath>
 #include <limits>
 
@@ -16,7 +20,8 @@ struct LogitRows {
   explicit LogitRows(const Tensor& logits) : z(logits), rows(1), v(z.size[z.dims - 1]) {
     for (int d = 0; d + 1 < z.dims; ++d) rows *= z.size[d];
   }
-  // f(floats, n, place in the tensor): the whole row, or what fits a buffer at a time.
+  // Calls f(floats, n, place in the tensor) for a row: once where it is f32, else for each piece
+  // that fits a buffer.
   template <class F>
   void each_piece(int64_t row, F&& f) const {
     if (z.dtype == DType::f32) return f(z.as<float>() + row * v, v, row * v);
@@ -139,7 +144,7 @@ void exp_scale(const KernelCall& call) {
   });
 }
 
-// Cosines and sines once per (b, s), for all its heads.
+// Cosines and sines are computed once for each (b, s) and serve all of its heads.
 void rope(const KernelCall& call) {
   begin_f32_or_bf16(call);
   const Tensor& x = call.ins[0];

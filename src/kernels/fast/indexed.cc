@@ -1,3 +1,5 @@
+// Rows and elements named by an index, of a dimension of which a rank may hold a part. Whole rows
+// are copied as bytes, so that one loop serves every type.
 #include <algorithm>
 #include <cstring>
 
@@ -45,7 +47,7 @@ void gather_rows(const KernelCall& call) {
   });
 }
 
-// Each task owns a range of the table and reads all ids, so that rows are added in their order.
+// Each task owns a range of the table and reads all indices, so that rows are added in their order.
 void scatter_rows(const KernelCall& call) {
   begin_f32_or_bf16(call);
   constexpr int64_t kMostTasks = 16;

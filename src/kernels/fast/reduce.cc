@@ -1,4 +1,8 @@
-// Contracts that stream through memory: maps, dots along the last label, sums over leading labels.
+// Contracts that are no matrix products and are limited by memory: products without a sum ("map"),
+// sums along the last label ("dot") and sums over leading labels ("columns"). All three read their
+// operands as nested loops with strides (kernels/loops.h, to be read first) and take a call whose
+// innermost loop moves through every operand by one element or not at all, so that a row primitive
+// of fast/vector.h can run it. Long sums are kept in double.
 #include <algorithm>
 
 #include "kernels/call.h"
@@ -11,7 +15,8 @@ namespace myriad::fast {
 
 namespace {
 
-// Operands of a call as seen from one loop, which is their row; narrow ones by way of buffers.
+// The operands of a call as seen from one loop, which is their row. Rows of narrow operands are
+// widened into buffers.
 struct Streams {
   const Tensor* at[kMaxOperands];
   double scale;
@@ -27,7 +32,7 @@ struct Streams {
       if (t.dims == 0) scale *= scalar(t);
     }
   }
-  // Elements of a row that can be taken at a time.
+  // How many elements of a row of n can be taken at a time.
   int64_t most(int64_t n) const { return narrow ? std::min(n, kChunk) : n; }
   using Buffers = float[kMaxOperands][kChunk];
   vec::Factors factors(const LoopNest& nest, const Loop& row, const Offsets& from, int64_t first,
@@ -139,7 +144,8 @@ const char* columns_declines(const Op& op, const LabelSizes& local, DType real) 
                                                : "an operand jumps along the last output label";
 }
 
-// Blocks of kColumns columns; kRows rows are summed in f32, these sums in double.
+// One task makes a block of kColumns columns. Up to kRowsInF32 rows are summed in f32, and these
+// sums are added up in double.
 void columns(const KernelCall& call) {
   begin_f32_or_bf16(call);
   constexpr int64_t kColumns = 256, kRowsInF32 = 32;

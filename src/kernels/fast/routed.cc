@@ -1,4 +1,5 @@
-// Between tokens and routed rows: whole rows are copied or added.
+// Ops between tokens "bs..." and routed rows "ebs...": dispatch copies whole rows, combine adds the
+// rows of a token. Read kernels/rows.h first.
 #include <algorithm>
 #include <cstring>
 
@@ -15,7 +16,8 @@ int64_t most_rows(const LabelSizes& local) {
   return local.at('b') * local.at('s') * std::min(local.at('e'), local.at('j'));
 }
 
-// to = the sum of n elements from `column` on of the rows of the list, left to right.
+// Sums the rows that [lo, hi) lists, n elements of each from `column` on, in the order of the list,
+// and stores the sum in `to`; zeros if the list is empty.
 void sum_rows(const Tensor& x, int64_t width, int64_t column, const int32_t* lo, const int32_t* hi,
               float* to, int64_t n) {
   constexpr int kMost = 8;
@@ -45,7 +47,8 @@ void dispatch(const KernelCall& call) {
   });
 }
 
-// For each token of the rows' box where its rows end in a list, and the list, in the order of e.
+// Holds for each token of the rows' box where its rows end in a list, and then the list itself, in
+// which the rows of a token are in the order of e.
 size_t combine_scratch(const Op&, const LabelSizes& local, DType) {
   return sizeof(int32_t) *
          static_cast<size_t>(local.at('b') * local.at('s') + 1 + most_rows(local));

@@ -1,3 +1,6 @@
+// What a router computes of a token: scores by sigmoid or softmax, and the k best experts. The
+// best are kept in a short sorted list, in one pass over the scores: k is small, so an insertion
+// costs less than a heap. Ties go to the lower expert, as in the reference.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,14 +14,15 @@ namespace myriad::fast {
 
 namespace {
 
-// The k first of n scores in falling order, the lower index first among equals; NaN counts as -inf.
+// The k largest of the scores offered so far, in falling order; among equals the lower index is
+// first. NaN counts as -inf.
 struct Best {
   int64_t k, n = 0;
   double score[kMostPicks];
   int32_t at[kMostPicks];
 
   explicit Best(int64_t k_) : k(k_) {}
-  // Of rising indices.
+  // Indices must be offered in rising order.
   void offer(double z, int64_t index) {
     if (n == k) {
       if (k == 0 || !(z > score[k - 1])) return;
@@ -39,7 +43,7 @@ struct Scores {
   }
 };
 
-// Marks the groups that stay.
+// Marks the groups whose experts may be chosen: those with the best sum of two scores.
 void keep_groups(const Scores& score, const Attrs& a, int64_t size, bool* kept) {
   Best groups(a.kept_groups);
   for (int64_t g = 0; g < a.groups; ++g) {

@@ -1,4 +1,6 @@
-// What a router computes of a token: scores, choices, and the bias that balances them.
+// What a router computes of a token: scores, the k best experts (of groups of experts, if there are
+// groups), and the update of the bias that balances them. Written for clarity: topk looks through
+// all experts once for each choice.
 #include <cmath>
 #include <limits>
 

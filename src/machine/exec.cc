@@ -144,6 +144,7 @@ struct Executor::Shared {
   const Feed* feed = nullptr;
   Tap tap;
   bool check_finite = false, timing = false;
+  std::atomic<bool> failed = false;  // a rank has a failure: no rank goes on
 };
 
 struct Executor::Rank : Task, Machine {
@@ -194,7 +195,7 @@ struct Executor::Rank : Task, Machine {
       run.collapsed = std::make_unique<Op>(collapsed(op));
       return run;
     }
-    run.choice = &choose(op, run.local, body.graph->real, s.options.kernels);
+    run.choice = &s.options.kernels.choose(op, run.local, body.graph->real);
     run.scratch = run.choice->scratch ? run.choice->scratch(op, run.local, body.graph->real) : 0;
     return run;
   }
@@ -378,6 +379,7 @@ struct Executor::Rank : Task, Machine {
   Progress resume() override {
     bool moved = false;
     for (;;) {
+      if (s.failed.load(std::memory_order_relaxed)) return Progress::done;
       const Progress p = s.timing ? stopwatch.advance(walker, *this) : walker.advance(*this);
       if (p == Progress::done) return p;
       if (p == Progress::blocked) return moved ? Progress::advanced : p;
@@ -420,8 +422,7 @@ struct Executor::Rank : Task, Machine {
   Progress step(const At& at, const Action& a, const LoweredBody& body, const Step& step) override {
     switch (step.kind) {
       case StepKind::run:
-        run_op(at, a, body, step);
-        break;
+        return run_op(at, a, body, step);
       case StepKind::move:
         if (sends(step.what)) {
           if (bodies[a.body].table[step.ins[0]] >= 0 && !inside) list_rows(at, a, body, step);
@@ -460,7 +461,8 @@ struct Executor::Rank : Task, Machine {
     return *buffer(a.ins[body.rounds]).as<int32_t>();
   }
 
-  void run_op(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
+  // Blocked if the kernel failed: resume() then ends this rank and the others.
+  Progress run_op(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
     const PreparedBody::Run& run = bodies[a.body].steps[at.step];
     if (body.ops[step.op].row == Row::window) rows.clear();
     ins.clear();
@@ -485,14 +487,27 @@ struct Executor::Rank : Task, Machine {
       call.b = box.b;
       call.s = box.s;
     }
+    KernelStatus status;
     if (run.choice) {
-      run.choice->run(call);
+      status = run.choice->run(call);
     } else {
       call.op = run.collapsed.get();
-      run_on_rows(call, body.graph->real, s.options.kernels);
+      status = run_on_rows(call, body.graph->real, s.options.kernels);
+    }
+    if (status != KernelStatus::ok) {
+      fail(fmt::format("{} on rank {} in {} (unit {}, micro-batch {}): {}", name_of(status), rank,
+                       body.name, a.unit, a.micro_batch, show(body.ops[step.op], *body.graph)));
+      return Progress::blocked;
     }
     ++ops[static_cast<int>(body.ops[step.op].row)];
     if (s.check_finite && bad.name.empty()) look(at, a, body, step);
+    return Progress::advanced;
+  }
+
+  void fail(std::string reason) {
+    failure = std::move(reason);
+    s.failed.store(true,
+                   std::memory_order_relaxed);  // the pool's run orders the text before step()
   }
 
   void look(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
@@ -574,6 +589,7 @@ struct Executor::Rank : Task, Machine {
   bool inside = false;  // has entered the collective it waits in
   std::array<int64_t, kRows> ops{};
   BadTensor bad;
+  std::string failure;  // empty: none
 };
 
 Executor::Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas& arenas,
@@ -588,6 +604,13 @@ Executor::Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas
 Executor::~Executor() = default;
 
 Outcome Executor::step(const Feed& feed) {
+  const auto failed = [this]() -> Outcome {  // the lowest rank's, if several failed at once
+    for (const auto& r : ranks_) {
+      if (!r->failure.empty()) return {r->failure};
+    }
+    return {};
+  };
+  if (shared_->failed) return failed();
   shared_->feed = &feed;
   shared_->comm->reset_traffic();
   std::vector<Task*> tasks;
@@ -602,6 +625,7 @@ Outcome Executor::step(const Feed& feed) {
     tasks.push_back(r.get());
   }
   Outcome outcome = shared_->pool.run(tasks, shared_->options.stall_seconds);
+  if (shared_->failed) return failed();
   if (!outcome.ok()) outcome.reason.append("\n").append(shared_->comm->waiting());
   return outcome;
 }

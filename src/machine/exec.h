@@ -42,7 +42,7 @@ using Feed =
 using Tap = std::function<void(int rank, const Action& action, int buffer, const Tensor& value)>;
 
 struct ExecOptions {
-  KernelSet kernels = KernelSet::fast;
+  Kernels kernels;
   double stall_seconds = 60;
 };
 
@@ -62,7 +62,9 @@ class Executor {
            ExecOptions options = {});
   ~Executor();
 
-  // One step. The reason if it stalled: who waits for whom.
+  // One step. If it stalled, the reason says who waits for whom; if a kernel failed, which op of
+  // which body on which rank. A failed kernel leaves ranks in the middle of their transfers, so
+  // every later step returns the same failure: what goes on needs a new executor.
   Outcome step(const Feed& feed);
 
   // What the last step computed, sent and touched, counted where it happened.

@@ -1,3 +1,8 @@
+// The price of a body on one rank, step by step. Kernels are formed as a compiler would fuse them:
+// a matrix product, an attention or a collective ends the running kernel (flush), and what stands
+// between two of them is one kernel that reads each value made elsewhere once and writes each value
+// needed elsewhere once. Time comes from cluster/cost.h, element sizes from ByteMap, the busiest
+// owner of experts from cluster/load.h. Read cluster/price.h first.
 #include "cluster/price.h"
 
 #include <algorithm>
@@ -5,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ir/local.h"
 #include "ir/rows.h"
 
 namespace myriad {
@@ -191,22 +197,16 @@ class BodyPricer {
   double bytes_of(int version) const { return elements(version) * element_bytes(version); }
 
   LabelSizes local(const Op& op, const Step& s) const {
-    LabelSizes l = op.size;
-    for (size_t i = 0; i < l.sizes.size(); ++i)
-      l.sizes[i] = mesh_.range(op.size.sizes[i], s.cuts[i], rank_).size();
+    LabelSizes l = local_labels(mesh_, op, s, rank_);
     const bool on_rows = works_on_rows(op),
                sums_rows = op.row == Row::combine || op.row == Row::collapse;
-    for (const auto* versions : {&s.ins, &s.outs}) {
-      for (int v : *versions) {
-        if (!(on_rows || sums_rows) || !(*body_.graph)[body_.versions[v].value].sparse()) continue;
-        int64_t& experts = l.sizes[l.find('e')];  // as many products, each of its share of the rows
-        if (!on_rows) experts = 1;
-        l.sizes[l.find('b')] = 1;
-        l.sizes[l.find('s')] =
-            std::llround(rows_of(v) / static_cast<double>(std::max<int64_t>(1, experts)));
-        return l;
-      }
-    }
+    const int routed = on_rows || sums_rows ? routed_version(body_, s) : -1;
+    if (routed < 0) return l;
+    int64_t& experts = l.sizes[l.find('e')];  // as many products, each of its share of the rows
+    if (!on_rows) experts = 1;
+    l.sizes[l.find('b')] = 1;
+    l.sizes[l.find('s')] =
+        std::llround(rows_of(routed) / static_cast<double>(std::max<int64_t>(1, experts)));
     return l;
   }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Configures (once) and builds a preset of CMakePresets.json: build.sh PRESET [TARGET...]. Output only when it fails,
-# apart from one line.
+# apart from one line. The environment variable MYRIAD_WERROR=ON makes warnings errors, OFF takes that back.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +13,12 @@ folder=build/$preset
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-if [[ ! -f $folder/build.ninja ]]; then
+option=()
+[[ -z ${MYRIAD_WERROR-} ]] || option=("-DMYRIAD_WERROR=$MYRIAD_WERROR")
+if [[ ! -f $folder/build.ninja ]] ||
+  { [[ -n ${MYRIAD_WERROR-} ]] && ! grep -q "^MYRIAD_WERROR:BOOL=$MYRIAD_WERROR\$" "$folder/CMakeCache.txt"; }; then
   echo "build: configuring $folder" >&2
-  "$cmake" --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+  "$cmake" --preset "$preset" "${option[@]}" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 fi
 echo "build: $folder" >&2
 target=()

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Myriad is built from; does nothing when all are there.
+# Installs the Debian packages that Myriad is built from, with the argument `lint` those that scripts/lint.sh runs; does
+# nothing when all are there.
 # Exit status 2: something is missing and cannot be installed; the message says what to do.
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libfmt-dev libgtest-dev
   libhwy-dev libdnnl-dev libopenblas-pthread-dev libzstd-dev zlib1g-dev libxxhash-dev libicu-dev
   libsentencepiece-dev python3)
+[[ ${1-} != lint ]] || packages=(clang-format-14 clang-tidy-14 git)
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "install: this is not a Debian system; install what these packages hold: ${packages[*]}" >&2

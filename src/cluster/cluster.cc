@@ -27,12 +27,33 @@ std::string user_clusters() {
   return "";
 }
 
+std::vector<std::string> shipped_clusters() {
+  namespace fs = std::filesystem;
+  std::vector<std::string> folders;
+  const char* named = std::getenv("MYRIAD_CLUSTERS");
+  if (named && *named) folders.push_back(named);
+  folders.push_back("clusters");
+  std::error_code none;
+  const fs::path program = fs::read_symlink("/proc/self/exe", none);
+  if (none) return folders;
+  folders.push_back((program.parent_path().parent_path() / "share/myriad/clusters").string());
+  for (fs::path above = program.parent_path(); above.has_relative_path();
+       above = above.parent_path()) {
+    if (fs::is_directory(above / "clusters/systems", none)) {
+      folders.push_back((above / "clusters").string());
+      break;
+    }
+  }
+  return folders;
+}
+
 std::string cluster_file(const std::string& name) {
   namespace fs = std::filesystem;
   if (fs::is_regular_file(name)) return name;
+  std::vector<std::string> folders = shipped_clusters();
+  folders.insert(folders.begin(), user_clusters());
   std::set<std::string> names;
-  for (const std::string& folder :
-       {user_clusters(), std::string("clusters"), std::string(MYRIAD_CLUSTERS)}) {
+  for (const std::string& folder : folders) {
     if (!fs::is_directory(folder)) continue;
     const fs::path file = fs::path(folder) / (name + ".yaml");
     if (fs::is_regular_file(file)) return file;

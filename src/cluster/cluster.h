@@ -94,6 +94,11 @@ std::string cluster_file(const std::string& name_or_path);
 // Folder of the user's own clusters: $XDG_CONFIG_HOME/myriad/clusters, by default in ~/.config; it
 // need not exist. Empty: there is no home.
 std::string user_clusters();
+// Folders that may hold the shipped clusters, the first that exists before the others: what the
+// environment variable MYRIAD_CLUSTERS names; clusters/ in the working directory; of an installed
+// program ../share/myriad/clusters beside the executable's folder; of one in a build tree the
+// checkout's clusters/, found above the executable.
+std::vector<std::string> shipped_clusters();
 
 // Throws Error if the run needs more devices than there are.
 void check_ranks(const Cluster& cluster, int64_t ranks);

@@ -148,6 +148,21 @@ TEST(ClusterFile, TheUsersOwnComesFirst) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(ClusterFile, ShippedOnesAreFoundFromTheExecutableAndWhereTheVariableSays) {
+  const auto here = std::filesystem::current_path();
+  const auto folder = std::filesystem::temp_directory_path() / "myriad_cluster_test_shipped";
+  std::filesystem::create_directories(folder);
+  std::filesystem::current_path(folder);  // no clusters/ here
+  const std::string beside = cluster_file("h100");
+  EXPECT_TRUE(std::filesystem::equivalent(beside, MYRIAD_SOURCE "/clusters/h100.yaml")) << beside;
+  std::ofstream(folder / "h100.yaml") << kGood;
+  setenv("MYRIAD_CLUSTERS", folder.c_str(), 1);
+  EXPECT_EQ(cluster_file("h100"), folder / "h100.yaml");
+  unsetenv("MYRIAD_CLUSTERS");
+  std::filesystem::current_path(here);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ClusterFile, RefusesMoreRanksThanDevices) {
   const Cluster c = parse_cluster(std::string("devices: 16\n") + kGood, "c.yaml");
   check_ranks(c, 16);

@@ -17,7 +17,9 @@ TEST(Sequence, EveryTokenStandsOnce) {
       std::vector<int32_t> order = sequence_order(n, cp);
       std::vector<int32_t> all(static_cast<size_t>(n));
       std::iota(all.begin(), all.end(), 0);
-      if (cp == 1) ASSERT_EQ(order, all);
+      if (cp == 1) {
+        ASSERT_EQ(order, all);
+      }
       std::sort(order.begin(), order.end());
       ASSERT_EQ(order, all) << n << " over " << cp;
     }

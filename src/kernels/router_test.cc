@@ -339,8 +339,9 @@ TEST(Window, KeepsChoicesOnANodeTogether) {
               for (int64_t p = 0; p < parts; ++p) {
                 const Range e = owned(9, parts, p);
                 if (y[0].at(i) >= static_cast<double>(e.lo) &&
-                    y[0].at(i) < static_cast<double>(e.hi))
+                    y[0].at(i) < static_cast<double>(e.hi)) {
                   ASSERT_LE(++taken[static_cast<size_t>(p)], bound);
+                }
               }
             }
           }

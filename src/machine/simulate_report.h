@@ -1,7 +1,7 @@
 // A simulation for people and machines.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "machine/simulate.h"

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "machine/simulate_report.h"

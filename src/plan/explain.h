@@ -1,7 +1,7 @@
 // Why a step takes as long as it does, and what changes would bring, each found by simulating it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

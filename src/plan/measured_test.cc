@@ -41,6 +41,17 @@ Result price(const std::string& file, const std::string& part, const char* clust
   return r;
 }
 
+TEST(Systems, AreFoundWhereTheUsersOwnClusterHidesAShippedOne) {
+  const auto folder = std::filesystem::temp_directory_path() / "myriad_measured_test";
+  std::filesystem::create_directories(folder / "myriad/clusters");
+  setenv("XDG_CONFIG_HOME", folder.c_str(), 1);
+  std::filesystem::copy_file(MYRIAD_SOURCE "/clusters/laptop.yaml",
+                             folder / "myriad/clusters/laptop.yaml");  // as `myriad calibrate` does
+  EXPECT_FALSE(shipped_systems().empty());
+  unsetenv("XDG_CONFIG_HOME");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Measured, ReadsEachKindByItsHeader) {
   const auto runs = read_measured(data("runs.csv"));
   EXPECT_EQ(runs[0].id, "sc21-001");

@@ -38,11 +38,20 @@ System read_system(const std::string& path) {
 }
 
 std::vector<System> shipped_systems() {
-  const std::filesystem::path folder =
-      std::filesystem::path(cluster_file("laptop")).parent_path() / "systems";
+  // The folder of the shipped clusters, not that of a cluster: the user's own laptop.yaml may hide
+  // the shipped one, and has no systems beside it.
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  for (const std::string& folder : shipped_clusters()) {
+    const std::filesystem::path systems = std::filesystem::path(folder) / "systems";
+    if (!std::filesystem::is_directory(systems)) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(systems)) {
+      if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+    }
+    break;
+  }
+  if (files.empty()) {
+    throw Error("no files of training systems", "clusters/systems",
+                "MYRIAD_CLUSTERS set to the folder clusters of a checkout or an installation");
   }
   std::sort(files.begin(), files.end());
   std::vector<System> systems;

@@ -1,7 +1,7 @@
 // A step's timeline as HTML, one row a rank, from a Chrome trace (train/timeline.h).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace myriad {

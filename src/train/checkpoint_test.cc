@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 

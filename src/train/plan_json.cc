@@ -1,5 +1,7 @@
 #include "train/plan_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "train/report.h"
 
 namespace myriad {

@@ -1,7 +1,7 @@
 // What a run is, for those who read its folder afterwards.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "train/job.h"
 #include "train/run_config.h"

@@ -51,7 +51,9 @@ std::string entry_text(const LayoutListing::Entry& e, const Mesh& mesh) {
 }
 
 LayoutListing::Entry parse_entry(Line& line, const Mesh& mesh) {
-  LayoutListing::Entry e{.name = line.word("a name"), .labels = line.word("labels or -")};
+  LayoutListing::Entry e;
+  e.name = line.word("a name");
+  e.labels = line.word("labels or -");
   if (e.labels == "-") e.labels.clear();
   e.sizes = parse_sizes(line, e.labels.size());
   e.dtype = parse_dtype(line);

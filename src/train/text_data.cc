@@ -1,6 +1,7 @@
 #include "train/text_data.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/env.h"
 #include "base/error.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "ir/print.h"

@@ -4,7 +4,6 @@
 // on the workers.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -4,14 +4,13 @@ signals_test.py MYRIAD. What is checked:
 - While a command computes, every thread but the one named `signals` has all asynchronous signals blocked (SigBlk in
   /proc/PID/task/*/status), and no handler is installed for any of them. So no signal frame can come to lie on the
   stack of a thread that computes, on whatever processor this runs.
-- 40 signals at random moments of runs with large products (hidden size 512): exit status 0 and a checkpoint; eight of the
-  runs are resumed and end with the bits of a run that nobody disturbed.
+- 40 signals at random moments of runs with large products (hidden size 512): exit status 0 and a checkpoint; eight of
+  the runs are resumed and end with the bits of a run that nobody disturbed.
 - Signals that a command does not ask for do what they do in any program; Ctrl-Z stops a run and it goes on; nohup
   keeps HUP away; a terminal that closes lets the run save; a second INT leaves at once.
 tests/kill_test.py is about SIGKILL, and about signals to a small run.
 """
 import concurrent.futures
-import fcntl
 import json
 import os
 import pathlib
@@ -22,26 +21,23 @@ import signal
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 
 myriad = pathlib.Path(sys.argv[1]).resolve()
 source = pathlib.Path(__file__).resolve().parent.parent
 
-SYNCHRONOUS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS,
-               signal.SIGPIPE, signal.SIGXFSZ}
-JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT}
-OPEN = SYNCHRONOUS | JOB_CONTROL
+OPEN = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS,
+        signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT}
 ASYNCHRONOUS = set(signal.valid_signals()) - OPEN - {signal.SIGKILL, signal.SIGSTOP}
 assert {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGPROF,
         signal.SIGWINCH} <= ASYNCHRONOUS
 
-STEPS = 8
+STEPS = 10
 RUN = """
 model: {model_type: llama, hidden_size: 512, num_hidden_layers: 1, num_attention_heads: 8, num_key_value_heads: 4,
         head_dim: 64, intermediate_size: 1024, vocab_size: 600}
 data: {corpus: %s/data/sample/documents.jsonl, cache: %s/cache, vocabulary: 600, held_out_tokens: 600}
-train: {sequence_length: 256, tokens_per_step: 1024, steps: %d, save_every: 0, learning_rate: 1.0e-3}
+train: {sequence_length: 256, tokens_per_step: 512, steps: %d, save_every: 0, learning_rate: 1.0e-3}
 layout: {dp: 2}
 generate: {prompts: []}
 """
@@ -73,7 +69,8 @@ def check_threads(process, what, until, most_seconds=60):
         found = threads(process.pid)
         for name, blocked, handled in found:
             assert not handled & ASYNCHRONOUS, f"{what}: handlers for {handled & ASYNCHRONOUS}"
-            assert not blocked & SYNCHRONOUS or blocked >= ASYNCHRONOUS | SYNCHRONOUS, f"{what}: {name} blocks {blocked}"
+            if blocked != ASYNCHRONOUS | OPEN:  # as in a thread that is just being made
+                assert not blocked & OPEN, f"{what}: thread {name} blocks {blocked & OPEN}"
             if name != "signals":
                 assert ASYNCHRONOUS <= blocked, f"{what}: thread {name} is open to {ASYNCHRONOUS - blocked}"
         readings += bool(found)
@@ -93,9 +90,10 @@ class Runs:
         shutil.copy(source / "clusters/laptop.yaml", measured)
         self.environment = dict(os.environ, XDG_CONFIG_HOME=str(folder / "config"), TERM="xterm")
 
-    def start(self, *args, **options):
+    def start(self, *args, through=(), **options):
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **options}
-        return subprocess.Popen([myriad, *map(str, args)], text=True, env=self.environment, cwd=self.folder, **options)
+        command = [*through, myriad, *map(str, args)]
+        return subprocess.Popen(command, text=True, env=self.environment, cwd=self.folder, **options)
 
     def train(self, name, *args, **options):
         return self.start("train", self.file, "--out", self.folder / name, *args, **options)
@@ -104,9 +102,14 @@ class Runs:
         """Signals ask for a checkpoint from here on: the first file of the folder is there."""
         return (self.folder / name / "config.yaml").exists()
 
-    def steps(self, name):
+    def seconds(self, name):
+        """Of each step that is done."""
         metrics = self.folder / name / "metrics.jsonl"
-        return sum('"norm"' in line for line in metrics.read_text().splitlines()) if metrics.exists() else 0
+        lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
+        return [json.loads(line)["seconds"] for line in lines if line.endswith("\n") and '"norm"' in line]
+
+    def steps(self, name):
+        return len(self.seconds(name))
 
     def checkpoints(self, name):
         return sorted((self.folder / name / "checkpoints").glob("step-????????"))
@@ -125,7 +128,7 @@ def wait_for(condition, process=None, seconds=120):
     while not condition():
         assert time.monotonic() < end, "it never happened"
         assert process is None or process.poll() is None, process.communicate()[0]
-        time.sleep(0.002)
+        time.sleep(0.005)
 
 
 def masks_while_training(runs):
@@ -155,44 +158,29 @@ def masks_of_other_commands(runs):
         p.send_signal(signal.SIGTERM)
         out = p.communicate()[0]
         assert p.returncode in (0, -signal.SIGTERM), f"{what}: {p.returncode}\n{out}"
-        assert p.returncode == -signal.SIGTERM or command[:2] not in (["verify", "layouts"], ["calibrate", "--out"]), what
+        assert p.returncode != 0 or what not in ("verify layouts", "calibrate --out"), f"{what}: not stopped"
         print(f"{what}: {readings} readings of up to {most} threads, status {p.returncode}")
 
 
-def forty_signals(runs, whole):
-    moments = random.Random(11)
-    plans = [(f"signal{i}", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[i % 3], moments.uniform(0, 3)) for i in range(40)]
-
-    def disturbed(name, number, delay):
-        # A third of the time it takes to come to the first step, the rest in the steps.
-        p = runs.train(name, "--quiet")
-        wait_for(lambda: runs.has_begun(name), p)
-        if delay < 1:
-            time.sleep(delay)
-        else:
-            wait_for(lambda: runs.steps(name) >= 1, p)
-            time.sleep((delay - 1) / 2)
-        p.send_signal(number)
-        text = runs.left_well(name, p)
-        resumed = name in {plan[0] for plan in plans[::5]}
-        if (runs.folder / name / "summary.json").exists():  # the signal came after the last step
-            assert runs.weights(name) == whole, f"{name}: other weights"
-            interrupted = False
-        else:
-            assert f"myriad train --resume {runs.folder / name}" in text, text
-            assert len(runs.checkpoints(name)) == 1 and runs.steps(name) < STEPS, f"{name}: no checkpoint"
-            interrupted = True
-            if resumed:
-                runs.left_well(name, runs.start("train", "--resume", runs.folder / name, "--quiet"))
-                assert runs.weights(name) == whole, f"{name}: resumed to other weights"
-        shutil.rmtree(runs.folder / name)
-        return interrupted, interrupted and resumed
-
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # half of a run waits for the clock
-        results = list(pool.map(lambda plan: disturbed(*plan), plans))
-    interrupted, resumed = (sum(column) for column in zip(*results))
-    print(f"40 signals: {interrupted} runs were interrupted, {resumed} of them resumed to the bit")
-    assert interrupted >= 30 and resumed >= 6, results
+def disturbed(runs, whole, name, number, steps, moment, resume):
+    """A signal after so many steps, at a moment of the next; (it was interrupted, it was resumed)."""
+    p = runs.train(name, "--quiet")
+    wait_for(lambda: runs.has_begun(name), p)
+    wait_for(lambda: runs.steps(name) >= steps, p)
+    # Before the first step the local peak is measured: a second of large products.
+    time.sleep(moment * (runs.seconds(name)[-1] if steps > 0 else 1.2))
+    p.send_signal(number)
+    text = runs.left_well(name, p)
+    interrupted = not (runs.folder / name / "summary.json").exists()
+    if interrupted:
+        assert f"myriad train --resume {runs.folder / name}" in text, text
+        assert len(runs.checkpoints(name)) == 1 and runs.steps(name) < STEPS, f"{name}: no checkpoint"
+        if resume:
+            runs.left_well(name, runs.start("train", "--resume", runs.folder / name, "--quiet"))
+    if resume or not interrupted:
+        assert runs.weights(name) == whole, f"{name}: other weights"
+    shutil.rmtree(runs.folder / name)
+    return interrupted, interrupted and resume
 
 
 def defaults(runs):
@@ -208,22 +196,20 @@ def defaults(runs):
         assert p.returncode == -number, p.returncode
 
 
-def twice(runs):
-    for first, second, status in ((signal.SIGINT, signal.SIGINT, 130), (signal.SIGHUP, signal.SIGTERM, 143),
-                                  (signal.SIGHUP, signal.SIGHUP, 0)):
-        name = f"twice{status}"
-        p = runs.train(name, "--quiet")
-        wait_for(lambda: runs.has_begun(name), p)
-        p.send_signal(first)
-        time.sleep(0.1)  # the peak is being measured
-        p.send_signal(second)
-        text = p.communicate()[0]
-        assert p.returncode == status, f"{first}, {second}: {p.returncode}\n{text}"
-        assert len(runs.checkpoints(name)) == (status == 0)
+def twice(runs, first, second, status):
+    name = f"twice{status}"
+    p = runs.train(name, "--quiet")
+    wait_for(lambda: runs.has_begun(name), p)
+    p.send_signal(first)
+    time.sleep(0.1)  # the peak is being measured
+    p.send_signal(second)
+    text = p.communicate()[0]
+    assert p.returncode == status, f"{first}, {second}: {p.returncode}\n{text}"
+    assert len(runs.checkpoints(name)) == (status == 0)
 
 
 def job_control(runs, whole):
-    p = runs.train("stopped", "--quiet", start_new_session=False, preexec_fn=os.setpgrp)
+    p = runs.train("stopped", "--quiet", process_group=0)
     wait_for(lambda: runs.steps("stopped") >= 2, p)
     p.send_signal(signal.SIGTSTP)
     assert os.WIFSTOPPED(os.waitpid(p.pid, os.WUNTRACED)[1])
@@ -236,7 +222,7 @@ def job_control(runs, whole):
 
 
 def no_hang_up(runs, whole):
-    p = runs.train("nohup", "--quiet", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    p = runs.train("nohup", "--quiet", through=["nohup"], stdin=subprocess.DEVNULL)
     wait_for(lambda: runs.has_begun("nohup"), p)
     p.send_signal(signal.SIGHUP)
     runs.left_well("nohup", p)
@@ -245,12 +231,7 @@ def no_hang_up(runs, whole):
 
 def closed_terminal(runs):
     ours, theirs = pty.openpty()
-
-    def lead_a_session():
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    p = runs.train("closed", stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=lead_a_session)
+    p = runs.train("closed", stdin=theirs, stdout=theirs, stderr=theirs, through=["setsid", "--ctty"])
     os.close(theirs)
     os.set_blocking(ours, False)
     shown = b""
@@ -259,7 +240,7 @@ def closed_terminal(runs):
         try:
             shown += os.read(ours, 4096)
         except BlockingIOError:
-            time.sleep(0.002)
+            time.sleep(0.005)
     os.close(ours)
     assert p.wait() == 0, p.returncode
     assert len(runs.checkpoints("closed")) == 1
@@ -278,17 +259,27 @@ def main(folder):
     masks_while_training(runs)
     done("masks of train")
     masks_of_other_commands(runs)
-    done("masks of others")
+    done("masks of other commands")
     defaults(runs)
     done("defaults")
+
     whole = runs.weights("whole")
-    twice(runs)
-    job_control(runs, whole)
-    no_hang_up(runs, whole)
-    closed_terminal(runs)
-    done("twice, job control, nohup, closed terminal")
-    forty_signals(runs, whole)
-    done("forty signals")
+    moments = random.Random(11)
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:  # half of a run waits for the clock
+        others = [pool.submit(twice, runs, signal.SIGINT, signal.SIGINT, 130),
+                  pool.submit(twice, runs, signal.SIGHUP, signal.SIGTERM, 143),
+                  pool.submit(twice, runs, signal.SIGHUP, signal.SIGHUP, 0),
+                  pool.submit(job_control, runs, whole), pool.submit(no_hang_up, runs, whole),
+                  pool.submit(closed_terminal, runs)]
+        kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        forty = [pool.submit(disturbed, runs, whole, f"signal{i}", kinds[i % 3], moments.choice((0, 0, 1, 2, 3, 4)),
+                             moments.random(), i % 5 == 0) for i in range(40)]
+        for future in others:
+            future.result()
+        interrupted, resumed = (sum(column) for column in zip(*(future.result() for future in forty)))
+    print(f"40 signals: {interrupted} runs were interrupted, {resumed} of them resumed to the bit")
+    assert interrupted >= 35 and resumed >= 7
+    done("runs with signals")
 
 
 with tempfile.TemporaryDirectory() as folder:

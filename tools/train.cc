@@ -40,10 +40,11 @@ void print_end(const RunSummary& s, std::FILE* out) {
 
 std::atomic<bool> asked_to_stop{false};
 
-// The first signal asks the run to save and leave after its step, a second INT or TERM leaves at
-// once. A terminal that closes sends HUP, and its shell may send another, so HUP never leaves at
-// once; and as nothing can be written to such a terminal any more, what is said goes nowhere
-// instead of making the run fail. nohup starts a run that ignores HUP: it goes on.
+// The first signal asks the run to save a checkpoint and to leave after its step; a second INT or
+// TERM leaves at once. HUP never leaves at once: a terminal that closes may send it twice, from the
+// kernel and from the shell. Nothing can be written to that terminal any more, and a failed write
+// would end the run before it has saved, so further output to it is dropped. Under nohup the
+// process ignores HUP, and so does the run.
 void stop_on_signals(SignalThread& signals) {
   signals.on({SIGINT, SIGTERM}, [](int signal) {
     if (asked_to_stop.exchange(true)) _exit(128 + signal);

@@ -223,7 +223,13 @@ TEST(Sharder, ColumnThenRowParallelProduct) {
     y = contract bsf,df->bsd u down.w
     out y
 )",
-               "");
+               R"(
+read p:up.w -> f:t
+contract x, up.w -> u b:dp f:t
+read p:down.w -> f:t
+contract u, down.w -> y b:dp sum:t
+  all_reduce y over t -> b:dp
+)");
 }
 
 TEST(Sharder, SequenceParallelProductGathersAndScatters) {
@@ -240,7 +246,14 @@ TEST(Sharder, SequenceParallelProductGathersAndScatters) {
     y = contract bsf,df->bsd u down.w
     out y
 )",
-               "");
+               R"(
+read p:up.w -> f:t
+  all_gather x over t -> b:dp
+contract x, up.w -> u b:dp f:t
+read p:down.w -> f:t
+contract u, down.w -> y b:dp sum:t
+  reduce_scatter y over t -> b:dp s:t
+)");
 }
 
 TEST(Sharder, ZeroOneUpdatesAShardAndGathersTheWeight) {
@@ -256,7 +269,17 @@ TEST(Sharder, ZeroOneUpdatesAShardAndGathersTheWeight) {
     write next p:w
     write w/m m:w
 )",
-               "");
+               R"(
+read p:w -> whole
+read g:w -> whole
+  slice w/g over dp -> f:dp
+read m:w -> f:dp
+  slice w over dp -> f:dp
+add w, w/g, w/m -> next f:dp
+  all_gather next over dp -> whole
+write p:w whole
+write m:w f:dp
+)");
 }
 
 TEST(Sharder, ZeroThreeGathersTheWeightWhenItIsRead) {
@@ -271,7 +294,11 @@ TEST(Sharder, ZeroThreeGathersTheWeightWhenItIsRead) {
     u = contract bd,fd->bf x up.w
     out u
 )",
-               "");
+               R"(
+read p:up.w -> f:dp
+  all_gather up.w over dp -> whole
+contract x, up.w -> u b:dp
+)");
 }
 
 TEST(Sharder, ContextParallelismGathersKeysAndValues) {
@@ -288,7 +315,11 @@ TEST(Sharder, ContextParallelismGathersKeysAndValues) {
     scores = contract bsgrh,btgh->bsgrt q kt
     out scores
 )",
-               "");
+               R"(
+broadcast k -> kt s:cp
+  all_gather kt over cp -> whole
+contract q, kt -> scores s:cp
+)");
 }
 
 TEST(Sharder, ShardedVocabularyLeavesAPartialMaximum) {
@@ -303,7 +334,13 @@ TEST(Sharder, ShardedVocabularyLeavesAPartialMaximum) {
     l = log bs->bs sum
     out l
 )",
-               "");
+               R"(
+max_stop z -> m max:t
+  all_reduce m over t -> whole
+sum_exp z, m -> sum sum:t
+  all_reduce sum over t -> whole
+log sum -> l whole
+)");
 }
 
 TEST(Sharder, GradientOfAFixedValueIsMadeWhereTheValueLies) {
@@ -319,7 +356,11 @@ TEST(Sharder, GradientOfAFixedValueIsMadeWhereTheValueLies) {
     gradient d.up.w of up.w
     accum d.up.w g:up.w
 )",
-               "");
+               R"(
+read p:up.w -> f:t
+contract du, x -> d.up.w f:t sum:dp
+accum g:up.w f:t sum:dp
+)");
 }
 
 TEST(Sharder, PartialSumsAreAddedBeforeTheyAreReduced) {
@@ -337,7 +378,13 @@ TEST(Sharder, PartialSumsAreAddedBeforeTheyAreReduced) {
     y = add bd,bd,bd->bd x a b
     out y
 )",
-               "");
+               R"(
+contract h, w -> a sum:t
+contract h, w -> b sum:t
+add a, b -> %1 sum:t
+  all_reduce %1 over t -> whole
+add x, %1 -> y whole
+)");
 }
 
 TEST(Sharder, AReplicatedValueIsMadePartialToJoinAPartialSum) {
@@ -354,7 +401,11 @@ TEST(Sharder, AReplicatedValueIsMadePartialToJoinAPartialSum) {
     y = add bd,bd->bd x a
     out y
 )",
-               "");
+               R"(
+contract h, w -> a sum:t
+  first x over t -> sum:t
+add x, a -> y sum:t
+)");
 }
 
 TEST(Sharder, UnevenSizesAreShardedAlike) {
@@ -372,7 +423,13 @@ TEST(Sharder, UnevenSizesAreShardedAlike) {
     y = contract bf,df->bd u down.w
     out y
 )",
-               "");
+               R"(
+read p:up.w -> f:t
+contract x, up.w -> u b:dp f:t
+read p:down.w -> f:t
+contract u, down.w -> y b:dp sum:t
+  all_reduce y over t -> b:dp
+)");
 }
 
 TEST(Sharder, TokensCrossToTheirExpertsByAllToAll) {
@@ -395,23 +452,70 @@ TEST(Sharder, TokensCrossToTheirExpertsByAllToAll) {
     y = combine ebsd,bsj->bsd ye id
     out y
 )",
-               "");
+               R"(
+dispatch x, id -> xe b:dp
+  all_to_all xe over dp -> e:dp
+read p:up.w -> e:dp
+contract xe, up.w -> u e:dp
+read p:down.w -> e:dp
+contract u, down.w -> ye e:dp
+  all_to_all ye over dp -> b:dp
+combine ye, id -> y b:dp
+)");
 }
 
 TEST(Sharder, AnExclamationMarkReducesAnExactSum) {
   const std::string body = R"(
     body loss
-    z = input bv 4,10
+    z = input bv 400,1000
     loss = sum_exact bv,bv-> z z exact
     out loss
 )";
-  expect_steps("\nmesh dp=2\nrule *: b=dp" + body, "");
-  expect_steps("\nmesh dp=2\nrule *: b=dp\nrule loss: !" + body, "");
+  expect_steps("\nmesh dp=2\nrule *: b=dp" + body, R"(
+sum_exact z, z -> loss sum:dp
+)");
+  expect_steps("\nmesh dp=2\nrule *: b=dp\nrule loss: !" + body, R"(
+sum_exact z, z -> loss sum:dp
+  all_reduce loss over dp -> whole
+)");
 }
 
 TEST(Sharder, ARecomputedOpIsLaidOutLikeItsOriginal) {
-  // In the backward body h exists replicated (rule h2), where a fresh search would decide
-  // otherwise.
+  // In the backward body h has been gathered for the softmax. A new op, c, uses the gathered
+  // version; a, which is recomputed, is made as a partial sum again and so has the same bits.
+  expect_steps(R"(
+    mesh t=2
+    rule h: f=t
+    rule [ac]: !
+    body forward
+    h = input bf 4,8
+    w = input df 2,8
+    a = contract bf,df->bd h w
+    out a
+    body backward
+    p = softmax bf->bf h
+    again a
+    c = contract bf,df->bd h w
+    out p
+    out a
+    out c
+)",
+               R"(
+body forward
+  slice w over t -> f:t
+contract h, w -> a sum:t
+  all_reduce a over t -> whole
+body backward
+  all_gather h over t -> whole
+softmax h -> p whole
+  slice w over t -> f:t
+contract h, w -> a sum:t
+  all_reduce a over t -> whole
+contract h, w -> c whole
+)");
+}
+
+TEST(Sharder, ARecomputedSumGroupsItsOperandsLikeItsOriginal) {
   expect_steps(R"(
     mesh t=2
     rule h: f=t
@@ -432,7 +536,22 @@ TEST(Sharder, ARecomputedOpIsLaidOutLikeItsOriginal) {
     s = silu bd->bd y
     out s
 )",
-               "");
+               R"(
+body forward
+contract h, w -> a sum:t
+contract h, w -> b sum:t
+add a, b -> %1 sum:t
+  first q over t -> sum:t
+add %1, q -> y sum:t
+body backward
+contract h, w -> a sum:t
+contract h, w -> b sum:t
+add a, b -> %2 sum:t
+  first q over t -> sum:t
+add %2, q -> y sum:t
+  all_reduce y over t -> whole
+silu y -> s whole
+)");
 }
 
 TEST(Sharder, OneGatheredVersionServesQueryKeyAndValue) {
@@ -453,7 +572,15 @@ TEST(Sharder, OneGatheredVersionServesQueryKeyAndValue) {
     out k
     out v
 )",
-               "");
+               R"(
+read p:q.w -> g:t
+read p:k.w -> g:t
+read p:v.w -> g:t
+  all_gather x over t -> whole
+contract x, q.w -> q g:t
+contract x, k.w -> k g:t
+contract x, v.w -> v g:t
+)");
 }
 
 TEST(Sharder, EqualQuestionsAreAskedOnceAndHaveOneAnswer) {
@@ -520,7 +647,11 @@ TEST(Sharder, ASumIsReducedBeforeItIsMadeNarrow) {
     y = cast b->b s bf16
     out y
 )",
-               "");
+               R"(
+contract x -> s sum:t
+  all_reduce s over t -> whole
+cast s -> y whole
+)");
 }
 
 TEST(Sharder, APartialSumMayBeMadeWide) {
@@ -533,7 +664,10 @@ TEST(Sharder, APartialSumMayBeMadeWide) {
     y = cast b->b s f32
     out y
 )",
-               "");
+               R"(
+contract x -> s sum:t
+cast s -> y sum:t
+)");
 }
 
 }  // namespace

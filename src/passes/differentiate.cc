@@ -1,3 +1,12 @@
+// Reverse-mode differentiation of a straight-line body.
+//
+// The forward ops are visited in reverse order. When an op is reached, all ops that use its outputs
+// have been visited, so the gradients of its outputs are complete: `settle` adds the contributions
+// to each into one value "d.NAME". The op's gradient rule (ir/rows.h) then emits the contributions
+// to the gradients of its operands. A read of a parameter ends in an accumulation into its "g:"
+// state. Only values that depend on a parameter or on a received input get gradients. Two clean-ups
+// follow: ops that nothing uses are dropped, and values made from state alone are recomputed in the
+// backward body rather than stored for it. Read Differentiator::run first.
 #include "passes/differentiate.h"
 
 #include <algorithm>
@@ -41,6 +50,7 @@ class Differentiator {
   }
 
  private:
+  // Emits the gradients of one forward op.
   void turn(const Op& op) {
     b_.part = op.part;
     if (op.row == Row::read) {
@@ -59,7 +69,8 @@ class Differentiator {
     }
   }
 
-  // The one value that holds the gradient of x, or -1. It carries the labels of x.
+  // The one value that holds the gradient of x, the sum of all contributions; -1 if there are none.
+  // It carries the labels of x.
   int settle(int x) {
     const auto at = parts_.find(x);
     if (at == parts_.end()) return -1;
@@ -80,6 +91,7 @@ class Differentiator {
     return g;
   }
 
+  // Removes the ops whose results no accumulation and no output needs.
   void drop_dead(const std::set<int>& ends) {
     std::set<int> live = ends;
     std::vector<Op> keep;
@@ -94,6 +106,8 @@ class Differentiator {
     backward_.ops = std::move(keep);
   }
 
+  // Clones the forward ops that depend on state alone into the backward body, once in each of its
+  // parts, before their first use there.
   void make_again_from_state() {
     std::map<int, const Op*> maker;
     for (const Op& op : forward_.ops) {
@@ -175,7 +189,7 @@ Body recompute(const Body& forward, const Body& backward, const std::set<int>& k
     out.ops.push_back(*at->second);
   };
   for (const Op& op : backward.ops) {
-    if (!op.outs.empty() && maker.count(op.outs[0])) {  // made again from state already
+    if (!op.outs.empty() && maker.count(op.outs[0])) {  // a clone that depends on state alone
       need(op.outs[0]);
       continue;
     }

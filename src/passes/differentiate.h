@@ -1,5 +1,5 @@
-// The backward body of a forward body, before anything is laid out: collectives need no gradient
-// rules.
+// Makes the backward body of a forward body. This happens before anything is laid out, so
+// collectives need no gradient rules.
 #pragma once
 
 #include <set>
@@ -15,25 +15,27 @@ struct Seed {
   int gradient;  // value that holds its gradient
 };
 
-// received: inputs whose gradients "d.NAME" are outputs. Gradients of parameters read are added to
-// their "g:" states. Forward values that it reads are its inputs, but what is made from state alone
-// (a read, a cast of it) is made again.
+// received: the inputs whose gradients "d.NAME" become outputs of the backward body. The gradients
+// of parameters that the forward body reads are added to their "g:" states. Forward values that the
+// backward body reads are its inputs, except that values made from state alone (a read, a cast of
+// it) are recomputed.
 Body differentiate(Graph& graph, const Body& forward, const std::vector<Seed>& seeds,
                    const std::vector<int>& received);
 
-// Makes piece.backward: seeds "d.y" for "y" and "inv_n" for "loss"; receives "x".
+// Makes piece.backward. Its seeds are "d.y" for "y", "inv_n" for "loss", and those of the piece; it
+// hands over the gradient of "x".
 void differentiate(Piece& piece);
 
 // Clones forward ops into the backward body before their first use, so that only the inputs of the
-// forward body and `kept` values are kept. A clone has its original's values: it is laid out alike
-// and gives the same bits.
+// forward body and the values in `kept` must be stored. A clone names the same values as its
+// original, by which the sharder lays it out alike; so it gives the same bits.
 Body recompute(const Body& forward, const Body& backward, const std::set<int>& kept = {});
 
-// Outputs of matrix products and of attention, dear to make again unlike what is made from them,
-// and what a router chose, which is chosen once and told.
+// The values that selective recompute keeps: the outputs of matrix products and of attention, which
+// cost much to recompute, and the choices of a router, which are made once.
 std::set<int> dear_outputs(const Body& body);
 
-// Values a body reads but does not make, in order of first use.
+// The values that a body reads but does not make, in order of first use.
 std::vector<int> inputs_of(const Body& body);
 
 }  // namespace myriad

@@ -11,8 +11,11 @@ namespace myriad {
 
 namespace {
 
-// Of k distinct experts of E chosen at random, on how many nodes do they lie: for each node 1 - the
-// chance that none lies there, on average over all groups that share the experts.
+// The expected number of nodes on which the experts of a token lie, if it chooses `choices`
+// distinct ones of `experts` at random. By linearity of expectation this is the sum over nodes of
+// the probability that at least one of them lies there, that is 1 - the product over choices of the
+// probability that the next one lies elsewhere too. Groups of owners may begin at different places
+// of a node and so see different nodes: the result is the average over all groups.
 double expected_nodes(const Plan& plan, double experts, double choices) {
   const OwnerNodes shape{plan.ep, plan.etp, plan.ranks_per_node};
   const int group = plan.ep * plan.etp;

@@ -1,4 +1,5 @@
-// Dispatch in two steps for layouts in which each token crosses to a node once.
+// Hierarchical dispatch: each token is sent to a node once, whatever the number of its experts
+// there.
 #pragma once
 
 #include "ir/pieces.h"
@@ -6,9 +7,14 @@
 
 namespace myriad {
 
-// Between tokens and the rows of all choices puts one row a token and node: dispatch becomes leads,
-// dispatch ("xl") and spread, combine becomes collapse ("yl") and combine. Where those rows lie is
-// for the rules to say. Before `differentiate`.
+// Replaces the dispatch of tokens to their experts by two steps. First a token is sent once to each
+// node that holds at least one of its experts, to the rank of the lowest of these (its lead there);
+// then the node's ranks spread it to the other experts on the node. The way back is the mirror
+// image. In ops:
+//   dispatch  becomes  leads, dispatch (which makes "xl") and spread;
+//   combine   becomes  collapse (which makes "yl") and combine.
+// The layouts of "xl" and "yl" are given by the rules (passes/strategy.cc). Runs before
+// `differentiate`, which then finds the gradients of both steps by itself.
 void relay(Piece& piece, const Plan& plan);
 
 }  // namespace myriad

@@ -1,12 +1,21 @@
-// Wanted layouts as text: the strategy library. A line is
+// Sharding constraints as text: the strategy library. A line is
 //   PATTERN [LABELS]: label=atom,atom ... ! fixed +zero=atom,atom
-// PATTERN and LABELS are globs on a value's (or state's) name and labels. Later lines win per
-// label; the first dim that asks for an atom gets it; `label=` alone takes a wish back; d.X obeys
-// the lines of X but for `fixed` and `+zero`. `!`: nothing may stay pending. `fixed`: users may
-// slice it, never move it. `+zero` cuts further along the dim of least waste, then the leading one.
-// Values without a name of their own have no wish. Aliases: tp = tg,tr.
-// A line "@ROW: label=atom,atom ..." says where ops of that row are made, whatever it costs: cut so
-// and, along labels that it does not name, not at all.
+// PATTERN and LABELS are globs that are matched against the name and the labels of a value or
+// state. All lines that match apply; for each label the last line that names it wins. The words
+// mean:
+//   label=atom,atom  The dim of this label is sharded over these atoms, the first being the
+//   slowest.
+//                    If two dims ask for one atom, the first dim gets it. `label=` without atoms
+//                    takes back what earlier lines said.
+//   !                The value must not stay partial.
+//   fixed            Ops that use the value may slice it but must not send it.
+//   +zero=atom,atom  The value is sharded further over those of these atoms that it does not use
+//                    yet, along the dim where padding wastes least (the leading one of equal dims).
+// A gradient d.X obeys the lines of X except for their `fixed` and `+zero`. Values without a name
+// of their own have no constraint. Aliases such as tp = tg,tr stand for lists of atoms.
+//
+// A line "@OP: label=atom,atom ..." says where ops of this kind are computed, whatever that costs:
+// sharded as the line says, and not sharded along labels that it does not name.
 #pragma once
 
 #include <functional>
@@ -21,14 +30,15 @@
 namespace myriad {
 
 struct Want {
-  bool asked = false;  // false: no wish
+  bool asked = false;  // whether any line matches; if not, there is no constraint
   std::array<AtomList, kMaxLayoutDims> cuts{};
-  bool settle = false;
+  bool settle = false;  // "!"
   bool fixed = false;
+  bool operator==(const Want&) const = default;
 };
 
-// What is wanted of a value, by name, labels and sizes; of the ops of a row by the name "@ROW" and
-// the labels of the op.
+// The constraint of a value, by its name, labels and sizes. That of ops of a kind is asked for by a
+// value with the name "@OP" and the labels of the op.
 using Wanted = std::function<Want(const Value&)>;
 
 class Rules {

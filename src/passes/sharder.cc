@@ -1,8 +1,24 @@
+// Walks a body in order and lowers op by op: reads and stores of states, sums of many operands,
+// and all other ops by the search for their layout.
+//
+// The idea is a greedy walk. When an op is reached the layouts of its operands are known, so its
+// own layout is chosen to minimize what its operands must move now and what its outputs will move
+// at once to satisfy their constraints. Then its moves are appended, the op itself, and the moves
+// of its outputs. Nothing chosen earlier is revised. Constraints on few named values (the residual
+// stream, weights, gradients) therefore steer everything between them.
+//
+// Three things make a step have the same bits whatever is recomputed or shared:
+// - an op that is cloned for recomputing has its original's first output, by which it finds the
+//   original's decision and grouping instead of a new one;
+// - a decision depends on its SearchInput alone (passes/search.h), so remembering it changes
+// nothing;
+// - operands of one sum are grouped by layout in the order in which they stand.
+//
+// Read passes/rules.h for the constraints, passes/versions.h for the bookkeeping of layouts and
+// passes/search.cc for the search; the cases in sharder_test.cc show what comes out.
 #include "passes/sharder.h"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
 
 #include "base/error.h"
 #include "ir/rows.h"
@@ -11,22 +27,33 @@ namespace myriad {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+bool of_scalar(const std::string& state) { return state[0] == 's'; }
 
-template <class T>
-void append(std::string& key, const T& x) {
-  key.append(reinterpret_cast<const char*>(&x), sizeof(T));
+int state_index(LoweredBody& body, const std::string& name, int value, const Layout& layout) {
+  for (size_t i = 0; i < body.states.size(); ++i) {
+    if (body.states[i].name == name) return static_cast<int>(i);
+  }
+  body.states.push_back({name, value, layout});
+  return static_cast<int>(body.states.size()) - 1;
 }
 
-void append(std::string& key, const Layout& l) {
-  key += static_cast<char>(l.dims);
-  for (int d = 0; d < l.dims; ++d) append(key, l.cuts[d]);
-  append(key, l.pending);
-  key += l.max ? 'm' : 's';
+// The operands of a sum by the layout of their primary versions; empty where nothing is gained by
+// summing those of equal layout first. It is where some operands are partial: their sum, instead of
+// each of them, is moved to the layout of the rest.
+std::vector<std::pair<Layout, std::vector<int>>> groups_of(const Op& op, const Versions& versions) {
+  std::vector<std::pair<Layout, std::vector<int>>> groups;
+  bool any_partial = false;
+  for (int i : op.ins) {
+    const Layout& l = versions.of(i)[0].layout;
+    any_partial |= l.pending != 0;
+    auto g =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& x) { return x.first == l; });
+    if (g == groups.end()) g = groups.insert(groups.end(), {l, {}});
+    g->second.push_back(i);
+  }
+  if (groups.size() == 1 || groups.size() == op.ins.size() || !any_partial) return {};
+  return groups;
 }
-
-// Bytes an element counts for in a price: independent of the precision chosen, so that layouts are.
-double weight(DType t) { return t == DType::exact ? static_cast<double>(sizeof(ExactSum)) : 4; }
 
 }  // namespace
 
@@ -39,7 +66,8 @@ Sharder::Sharder(const Mesh& mesh, const Wanted& wanted, LayoutMemory& memory,
       graph_(std::move(graph)),
       piece_(piece),
       states_(states),
-      pending_scalars_(pending_scalars) {}
+      pending_scalars_(pending_scalars),
+      versions_(mesh, memory.costs, graph_) {}
 
 const Want& Sharder::want(int value) {
   if (wants_.size() < graph_->values.size()) wants_.resize(graph_->values.size());
@@ -48,32 +76,8 @@ const Want& Sharder::want(int value) {
   return *w;
 }
 
-int Sharder::size_id(int value) {
-  if (size_ids_.size() < graph_->values.size()) size_ids_.resize(graph_->values.size(), -1);
-  int& id = size_ids_[value];
-  if (id < 0) {
-    Sizes key = (*graph_)[value].sizes;
-    key.push_back((*graph_)[value].dtype == DType::exact);
-    key.push_back(std::bit_cast<int64_t>((*graph_)[value].density));
-    id = memory_.sizes.try_emplace(key, static_cast<int>(memory_.sizes.size())).first->second;
-  }
-  return id;
-}
-
-// Wanted layout of a value made in `natural`: what is pending may stay so unless it is to be
-// settled or cut.
-Layout Sharder::target(int value, const Layout& natural) {
-  const Want& w = want(value);
-  if (!w.asked) return natural;
-  Layout t(natural.dims);
-  t.cuts = w.cuts;
-  t.pending = w.settle ? 0 : static_cast<AtomSet>(natural.pending & ~t.cut_atoms());
-  t.max = t.pending && natural.max;
-  return t;
-}
-
-// Cuts to which an unnamed contribution to d.X is priced.
-std::optional<std::array<AtomList, kMaxLayoutDims>> Sharder::heading(int value) {
+// The cuts of the gradient d.X to which an unnamed value without a constraint will be added.
+std::optional<Cuts> Sharder::heading(int value) {
   const Value& v = (*graph_)[value];
   if (v.heading < 0 || want(value).asked) return std::nullopt;
   Value d = (*graph_)[v.heading];
@@ -83,359 +87,104 @@ std::optional<std::array<AtomList, kMaxLayoutDims>> Sharder::heading(int value) 
   return w.cuts;
 }
 
-LayoutMemory::Cost Sharder::cost(const Layout& from, const Layout& to, int value) {
-  if (from.max && !to.max && (from.pending & to.pending)) return {kNever, 0};
-  if (!from.max && to.max) return {kNever, 0};
-  if (from == to) return {0, 0};
-  std::string key;
-  append(key, from);
-  append(key, to);
-  append(key, size_id(value));
-  const auto [at, fresh] = memory_.costs.try_emplace(std::move(key));
-  if (!fresh) return at->second;
-  LayoutMemory::Cost c{0, 0};
-  const Value& v = (*graph_)[value];
-  Layout cur = from;
-  for (const MoveStep& step : reshard(from, to)) {
-    c.bytes += mesh_.price(step.atoms) * weight(v.dtype) * v.density *
-               elements_sent(mesh_, step, cur, v.sizes);
-    c.messages += sends(step.what);
-    cur = step.after;
+// By label, the sharding that the search may not choose: that of a rule for ops of this kind
+// ("@dispatch: ..."), none for labels along which the op must see everything, and that of the first
+// operand's constraint for ops whose result depends on how they are sharded.
+std::vector<std::optional<AtomList>> Sharder::imposed(const Op& op) {
+  const std::string& labels = op.size.labels;
+  std::vector<std::optional<AtomList>> out(labels.size());
+  const RowInfo& kind = info(op.row);
+  Want placed;
+  if (labels.size() <= kMaxLayoutDims)
+    placed =
+        wanted_({.name = fmt::format("@{}", kind.name), .labels = labels, .sizes = op.size.sizes});
+  const std::string whole = kind.whole(op);
+  for (size_t l = 0; l < labels.size(); ++l) {
+    if (placed.asked) {
+      out[l] = placed.cuts[l];
+    } else if (whole.find(labels[l]) != std::string::npos) {
+      out[l] = AtomList{};
+    } else if (kind.as_wanted) {
+      const Want& w = want(op.ins[0]);
+      const size_t d = op.in_labels[0].find(labels[l]);
+      out[l] = w.asked && d != std::string::npos ? w.cuts[d] : AtomList{};
+    }
   }
-  at->second = c;
-  return c;
+  return out;
 }
 
-int Sharder::add_version(int value, const Layout& layout) {
-  out_.versions.push_back({value, layout});
-  return static_cast<int>(out_.versions.size()) - 1;
+SearchInput Sharder::search_input(const Op& op) {
+  SearchInput input{.labels = op.size.labels,
+                    .sizes = op.size.sizes,
+                    .ins = {},
+                    .outs = {},
+                    .imposed = imposed(op),
+                    .linear = info(op.row).linear(op),
+                    .reduces_max = info(op.row).reduces_max};
+  for (size_t i = 0; i < op.ins.size(); ++i) {
+    input.ins.push_back({.labels = op.in_labels[i],
+                         .shape = versions_.shape(op.ins[i]),
+                         .held = {},
+                         .fixed = want(op.ins[i]).fixed});
+    for (const Held& h : versions_.of(op.ins[i])) input.ins.back().held.push_back(h.layout);
+  }
+  for (size_t o = 0; o < op.outs.size(); ++o) {
+    const int value = op.outs[o], original = (*graph_)[value].gradient_of;
+    const bool of_fixed = original >= 0 && want(original).fixed && want(value).asked;
+    input.outs.push_back({.labels = op.out_labels[o],
+                          .shape = versions_.shape(value),
+                          .want = want(value),
+                          .heading = heading(value),
+                          .stays = of_fixed ? std::optional(want(value).cuts) : std::nullopt});
+  }
+  return input;
 }
 
-// The version of `value` in this layout; adds the moves from the cheapest one there is.
-int Sharder::get(int value, const Layout& layout) {
-  auto& held = held_[value];
-  for (const Held& h : held) {
-    if (h.layout == layout) return h.version;
-  }
-  const Held* best = nullptr;
-  LayoutMemory::Cost least{kNever, 0};
-  for (const Held& h : held) {
-    const auto c = cost(h.layout, layout, value);
-    if (!best || std::pair(c.bytes, c.messages) < std::pair(least.bytes, least.messages)) {
-      best = &h;
-      least = c;
-    }
-  }
-  CHECK(best && least.bytes < kNever, "{} cannot be brought to {}", (*graph_)[value].name,
-        show(layout, (*graph_)[value].labels, mesh_));
-  int version = best->version;
-  for (const MoveStep& step : reshard(Layout(best->layout), layout)) {
-    const auto known = std::find_if(held.begin(), held.end(),
-                                    [&](const Held& h) { return h.layout == step.after; });
-    if (known != held.end()) {
-      version = known->version;
-      continue;
-    }
-    const int next = add_version(value, step.after);
-    out_.steps.push_back({.kind = StepKind::move,
-                          .ins = {version},
-                          .outs = {next},
-                          .what = step.what,
-                          .atoms = step.atoms});
-    held.push_back({next, step.after});
-    version = next;
-  }
-  return version;
-}
-
-// Moves a value just made to its wanted layout, which becomes its primary version.
-void Sharder::settle(int value) {
-  const Layout natural = held_[value][0].layout;
-  const Layout t = target(value, natural);
-  if (t == natural) return;
-  const int version = get(value, t);
-  auto& held = held_[value];
-  const auto at =
-      std::find_if(held.begin(), held.end(), [&](const Held& h) { return h.version == version; });
-  std::rotate(held.begin(), at, at + 1);
-}
-
-// Where ops of this row are to be made.
-Want Sharder::place_of(const Op& op) {
-  if (op.size.labels.size() > kMaxLayoutDims) return {};
-  return wanted_({.name = fmt::format("@{}", info(op.row).name),
-                  .labels = op.size.labels,
-                  .sizes = op.size.sizes});
-}
-
-// The search for the layout of one op.
-struct Sharder::Search {
-  Sharder& s;
-  const Op& op;
-  const RowInfo& row = info(op.row);
-  std::vector<uint32_t> linear = row.linear(op);
-  std::string whole = row.whole(op);
-  int labels = static_cast<int>(op.size.labels.size());
-  Want placed = s.place_of(op);
-  std::vector<std::vector<AtomList>> candidates = {};
-  std::vector<std::optional<AtomList>> agreed = {};
-  std::vector<std::optional<std::array<AtomList, kMaxLayoutDims>>> headings = {}, stays = {};
-  std::vector<Atom> pending = {};
-  std::vector<AtomList> cut = {};
-  std::vector<int> keep = {};  // by pending atom: linear set, or -1: settled
-  AtomSet used = 0;
-  using Score = std::tuple<int, double, int, int, double, int>;
-  std::optional<Score> best = {};
-  std::vector<AtomList> best_order = {};
-  Decision decision = {};
-
-  void prepare() {
-    AtomSet atoms = 0;
-    for (int i : op.ins) {
-      for (const Held& h : s.held_[i]) atoms = static_cast<AtomSet>(atoms | h.layout.pending);
-    }
-    for (Atom a = 0; a < kMaxAtoms; ++a) {
-      if (atoms >> a & 1) pending.push_back(a);
-    }
-    for (int o : op.outs) {
-      headings.push_back(s.heading(o));
-      const Value& v = (*s.graph_)[o];
-      const bool of_fixed = v.gradient_of >= 0 && s.want(v.gradient_of).fixed && s.want(o).asked;
-      stays.push_back(of_fixed ? std::optional(s.want(o).cuts) : std::nullopt);
-    }
-    cut.resize(labels);
-    keep.resize(pending.size());
-    agreed.resize(labels);
-    for (int l = 0; l < labels; ++l) candidates.push_back(of_label(l));
-  }
-
-  std::vector<AtomList> of_label(int l) {
-    const char label = op.size.labels[l];
-    std::vector<AtomList> list = {AtomList{}};
-    if (placed.asked) return {placed.cuts[l]};
-    if (whole.find(label) != std::string::npos) return list;
-    if (row.as_wanted) {
-      const Want& w = s.want(op.ins[0]);
-      const size_t d = op.in_labels[0].find(label);
-      return {w.asked && d != std::string::npos ? w.cuts[d] : AtomList{}};
-    }
-    const auto offer = [&](AtomList t) {
-      if (t.set() & kOfNodes)
-        return;  // these are ranks that other atoms name too: only where asked
-      for (int k = 1; k <= t.n; ++k) list.push_back(t.prefix(k));
-    };
-    std::vector<AtomList> primary, wished;
-    for (size_t i = 0; i < op.ins.size(); ++i) {
-      const size_t d = op.in_labels[i].find(label);
-      if (d == std::string::npos) continue;
-      const auto& held = s.held_[op.ins[i]];
-      for (const Held& h : held) offer(h.layout.cuts[d]);
-      primary.push_back(held[0].layout.cuts[d]);
-    }
-    for (size_t o = 0; o < op.outs.size(); ++o) {
-      const size_t d = op.out_labels[o].find(label);
-      if (d == std::string::npos) continue;
-      const Want& w = s.want(op.outs[o]);
-      if (!headings[o] && !w.asked) continue;
-      wished.push_back(headings[o] ? (*headings[o])[d] : w.cuts[d]);
-      offer(wished.back());
-    }
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
-    std::sort(wished.begin(), wished.end());
-    wished.erase(std::unique(wished.begin(), wished.end()), wished.end());
-    int both = 0;
-    for (AtomList t : wished) {
-      if (t.empty() || std::find(primary.begin(), primary.end(), t) == primary.end()) continue;
-      agreed[l] = t;
-      ++both;
-    }
-    if (both != 1) agreed[l].reset();
-    return list;
-  }
-
-  void assign(int l) {
-    if (l == labels) return choose(0);
-    for (AtomList t : candidates[l]) {
-      if (used & t.set()) continue;
-      cut[l] = t;
-      used = static_cast<AtomSet>(used | t.set());
-      assign(l + 1);
-      used = static_cast<AtomSet>(used & ~t.set());
-    }
-  }
-
-  void choose(size_t i) {
-    if (i == pending.size()) return score();
-    keep[i] = -1;
-    choose(i + 1);
-    if (used >> pending[i] & 1) return;
-    for (size_t k = 0; k < linear.size(); ++k) {
-      keep[i] = static_cast<int>(k);
-      choose(i + 1);
-    }
-  }
-
-  Layout laid(const std::string& by) const {
-    Layout l(static_cast<int>(by.size()));
-    for (size_t d = 0; d < by.size(); ++d) l.cuts[d] = cut[op.size.find(by[d])];
-    return l;
-  }
-
-  void score() {
-    double bytes = 0;
-    int messages = 0, violations = 0, kept = 0, disagreement = 0;
-    AtomSet kept_atoms = 0;
-    for (size_t i = 0; i < pending.size(); ++i) {
-      if (keep[i] < 0) continue;
-      kept_atoms = static_cast<AtomSet>(kept_atoms | 1u << pending[i]);
-      ++kept;
-    }
-    std::vector<Layout> naturals;
-    for (size_t o = 0; o < op.outs.size(); ++o) {
-      Layout natural = laid(op.out_labels[o]);
-      if (stays[o] && natural.cuts != *stays[o]) ++violations;
-      natural.pending = static_cast<AtomSet>(kept_atoms | (used & ~natural.cut_atoms()));
-      natural.max = row.reduces_max && natural.pending;
-      naturals.push_back(natural);
-    }
-    if (best && violations > std::get<0>(*best)) return;
-    const auto too_dear = [&] {
-      return best &&
-             std::pair(violations, bytes) > std::pair(std::get<0>(*best), std::get<1>(*best));
-    };
-    std::vector<Layout> needs;
-    for (size_t j = 0; j < op.ins.size(); ++j) {
-      Layout need = laid(op.in_labels[j]);
-      for (size_t i = 0; i < pending.size(); ++i) {
-        if (keep[i] >= 0 && (linear[keep[i]] >> j & 1))
-          need.pending = static_cast<AtomSet>(need.pending | 1u << pending[i]);
-      }
-      const auto c = cheapest(op.ins[j], need);
-      if (c.bytes == kNever) return;
-      bytes += c.bytes;
-      messages += c.messages;
-      if (too_dear()) return;
-      needs.push_back(need);
-    }
-    for (size_t o = 0; o < op.outs.size(); ++o) {
-      Layout after = s.target(op.outs[o], naturals[o]);
-      if (headings[o]) {
-        after = Layout(naturals[o].dims);
-        after.cuts = *headings[o];
-      }
-      const auto c = s.cost(naturals[o], after, op.outs[o]);
-      bytes += c.bytes;
-      messages += c.messages;
-    }
-    if (too_dear()) return;
-    double work = 1;
-    for (int l = 0; l < labels; ++l) {
-      disagreement += agreed[l] && cut[l] != *agreed[l];
-      work *= static_cast<double>(op.size.sizes[l]) / static_cast<double>(s.mesh_.parts(cut[l]));
-    }
-    const Score now{violations, bytes, messages, disagreement, work, kept};
-    if (best && (now > *best || (now == *best && cut >= best_order))) return;
-    best = now;
-    best_order = cut;
-    decision = {cut, std::move(needs), std::move(naturals)};
-  }
-
-  LayoutMemory::Cost cheapest(int value, const Layout& need) {
-    LayoutMemory::Cost least{kNever, 0};
-    for (const Held& h : s.held_[value]) {
-      const auto c = s.cost(h.layout, need, value);
-      if (std::pair(c.bytes, c.messages) < std::pair(least.bytes, least.messages)) least = c;
-    }
-    if (s.want(value).fixed && least.messages) return {kNever, 0};  // may be sliced, not moved
-    return least;
-  }
-};
-
-std::string Sharder::key_of(const Op& op) {
-  std::string key;
-  key += static_cast<char>(op.row);
-  for (const auto& l : op.in_labels) key += l + ',';
-  for (const auto& l : op.out_labels) key += l + ';';
-  for (int64_t n : op.size.sizes) append(key, n);
-  for (const auto* types : {&op.in_types, &op.out_types}) {
-    for (DType t : *types) key += static_cast<char>(t);
-  }
-  key += op.attrs.label;
-  key += op.attrs.to;
-  for (int i : op.ins) {
-    key += want(i).fixed ? 'f' : '-';
-    if (info(op.row).as_wanted) append(key, want(i).cuts);
-    append(key, size_id(i));
-    append(key, held_[i].size());
-    for (const Held& h : held_[i]) append(key, h.layout);
-  }
-  for (int o : op.outs) {
-    const Want& w = want(o);
-    append(key, size_id(o));
-    key += static_cast<char>(w.asked | w.settle << 1);
-    append(key, w.cuts);
-    const auto h = heading(o);
-    key += h ? 'h' : '-';
-    if (h) append(key, *h);
-    const Value& v = (*graph_)[o];
-    key += v.gradient_of >= 0 && want(v.gradient_of).fixed ? 'g' : '-';
-  }
-  return key;
-}
-
-const Decision& Sharder::decide(const Op& op) {
-  const auto [at, fresh] = memory_.decisions.try_emplace(key_of(op));
-  if (fresh) {
-    Search search{*this, op};
-    search.prepare();
-    search.assign(0);
-    CHECK(search.best, "no layout for {}", myriad::show(op, *graph_));
-    at->second = std::move(search.decision);
+const Decision& Sharder::decision_of(const Op& op) {
+  auto at = decided_.find(op.outs[0]);
+  if (at == decided_.end()) {
+    const Decision* found = decide(mesh_, memory_, search_input(op));
+    CHECK(found, "no layout for {}", myriad::show(op, *graph_));
+    at = decided_.emplace(op.outs[0], *found).first;
   }
   return at->second;
 }
 
+void Sharder::input(int value, const Layout& layout) {
+  versions_.body().inputs.push_back(versions_.make(value, layout));
+}
+
+void Sharder::prefer_wanted(int value) {
+  const Layout natural = versions_.of(value)[0].layout;
+  const Layout t = target(want(value), natural);
+  if (t != natural) versions_.prefer(value, t);
+}
+
+// Appends the moves of an op's operands, and the op.
+void Sharder::run(Op op, const Decision& decision) {
+  LoweredBody& body = versions_.body();
+  Step step{.kind = StepKind::run, .op = static_cast<int>(body.ops.size()), .cuts = decision.cuts};
+  for (size_t i = 0; i < op.ins.size(); ++i)
+    step.ins.push_back(versions_.get(op.ins[i], decision.needs[i]));
+  for (size_t o = 0; o < op.outs.size(); ++o)
+    step.outs.push_back(versions_.make(op.outs[o], decision.naturals[o]));
+  body.steps.push_back(std::move(step));
+  body.ops.push_back(std::move(op));
+}
+
 void Sharder::lower_op(Op op) {
-  auto at = decided_.find(op.outs[0]);
-  if (at == decided_.end()) at = decided_.emplace(op.outs[0], decide(op)).first;
-  const Decision& d = at->second;
-  Step step{.kind = StepKind::run, .cuts = d.cuts};
-  for (size_t i = 0; i < op.ins.size(); ++i) step.ins.push_back(get(op.ins[i], d.needs[i]));
-  for (size_t o = 0; o < op.outs.size(); ++o) {
-    const int version = add_version(op.outs[o], d.naturals[o]);
-    held_[op.outs[o]] = {{version, d.naturals[o]}};
-    step.outs.push_back(version);
-  }
-  step.op = static_cast<int>(out_.ops.size());
-  out_.steps.push_back(std::move(step));
   const std::vector<int> outs = op.outs;
-  out_.ops.push_back(std::move(op));
-  for (int o : outs) settle(o);
+  const Decision& decision = decision_of(op);
+  run(std::move(op), decision);
+  for (int o : outs) prefer_wanted(o);
 }
 
-// Operands of an n-ary add that lie alike, if to sum those first leaves one reshard for the rest.
-Sharder::Alike Sharder::alike(const Op& op) {
-  Alike groups;
-  bool any_pending = false;
-  for (int i : op.ins) {
-    const Layout& l = held_[i][0].layout;
-    any_pending |= l.pending != 0;
-    auto g =
-        std::find_if(groups.begin(), groups.end(), [&](const auto& x) { return x.first == l; });
-    if (g == groups.end()) g = groups.insert(groups.end(), {l, {}});
-    g->second.push_back(i);
-  }
-  if (groups.size() == 1 || groups.size() == op.ins.size() || !any_pending) return {};
-  return groups;
-}
-
-// An n-ary add: sums the operands of equal layout first. A recomputed one groups them as its
-// original did.
+// Replaces operands of an n-ary add that lie alike by their sum. A recomputed add groups them as
+// its original did.
 Op Sharder::sum_alike_first(const Op& op) {
-  auto at = alike_.find(op.outs[0]);
-  if (at == alike_.end()) at = alike_.emplace(op.outs[0], alike(op)).first;
-  const Alike& groups = at->second;
+  auto at = groups_.find(op.outs[0]);
+  if (at == groups_.end()) at = groups_.emplace(op.outs[0], groups_of(op, versions_)).first;
+  const Groups& groups = at->second;
   if (groups.empty()) return op;
   Op rest = op;
   rest.ins.clear();
@@ -448,45 +197,38 @@ Op Sharder::sum_alike_first(const Op& op) {
     v.name = graph_->fresh();
     v.labels = op.out_labels[0];
     v.gradient_of = v.heading = -1;
-    const int t = graph_->add(std::move(v));
+    const int sum = graph_->add(std::move(v));
     Op part = op;
     part.ins = members;
-    part.outs = {t};
+    part.outs = {sum};
     part.in_labels.resize(members.size());
     part.in_types.resize(members.size());
-    Step step{.kind = StepKind::run, .op = static_cast<int>(out_.ops.size())};
-    for (char l : part.size.labels) step.cuts.push_back(layout.cuts[op.out_labels[0].find(l)]);
-    for (int i : members) step.ins.push_back(get(i, layout));
-    step.outs = {add_version(t, layout)};
-    held_[t] = {{step.outs[0], layout}};
-    out_.steps.push_back(std::move(step));
-    out_.ops.push_back(std::move(part));
-    rest.ins.push_back(t);
+    Decision alike{.cuts = {}, .needs = {members.size(), layout}, .naturals = {layout}};
+    for (char l : part.size.labels) alike.cuts.push_back(layout.cuts[op.out_labels[0].find(l)]);
+    run(std::move(part), alike);
+    rest.ins.push_back(sum);
   }
   rest.in_labels.resize(rest.ins.size());
   rest.in_types.resize(rest.ins.size());
   return rest;
 }
 
-int Sharder::state_index(const std::string& name, int value, const Layout& layout) {
-  for (size_t i = 0; i < out_.states.size(); ++i) {
-    if (out_.states[i].name == name) return static_cast<int>(i);
-  }
-  out_.states.push_back({name, value, layout});
-  return static_cast<int>(out_.states.size()) - 1;
-}
-
-Layout Sharder::state_at_rest(const std::string& name, int value) {
-  const auto known = states_.find(name);
-  if (known != states_.end()) return known->second;
+Value Sharder::as_state(const std::string& name, int value) const {
   Value v = (*graph_)[value];
   v.name = name;
   v.gradient_of = -1;
-  Layout layout(static_cast<int>(v.sizes.size()));
-  if (name[0] == 's') {
+  return v;
+}
+
+// The layout in which a state lies between bodies. The first body that names the state settles it.
+Layout Sharder::state_at_rest(const std::string& name, int value) {
+  const auto known = states_.find(name);
+  if (known != states_.end()) return known->second;
+  Layout layout(static_cast<int>((*graph_)[value].sizes.size()));
+  if (of_scalar(name)) {
     layout.pending = pending_scalars_;
   } else {
-    layout.cuts = wanted_(v).cuts;
+    layout.cuts = wanted_(as_state(name, value)).cuts;
   }
   return states_.emplace(name, layout).first->second;
 }
@@ -494,66 +236,31 @@ Layout Sharder::state_at_rest(const std::string& name, int value) {
 void Sharder::lower_read(const Op& op) {
   const int value = op.outs[0];
   const Layout layout = state_at_rest(op.attrs.state, value);
-  const int version = add_version(value, layout);
-  held_[value] = {{version, layout}};
-  out_.steps.push_back({.kind = StepKind::read,
+  const int version = versions_.make(value, layout);
+  LoweredBody& body = versions_.body();
+  body.steps.push_back({.kind = StepKind::read,
                         .outs = {version},
-                        .state = state_index(op.attrs.state, value, layout)});
-  settle(value);
+                        .state = state_index(body, op.attrs.state, value, layout)});
+  prefer_wanted(value);
 }
 
 void Sharder::lower_store(const Op& op) {
   const int value = op.ins[0];
   const std::string& name = op.attrs.state;
-  if (op.row == Row::accum && name[0] != 's' &&
-      !states_.count(name)) {  // sums of micro-batches may stay pending
-    Value v = (*graph_)[value];
-    v.name = name;
-    v.gradient_of = -1;
-    const Layout natural = held_[value][0].layout;
-    const Want w = wanted_(v);
-    Layout rest = natural;
-    if (w.asked) {
-      rest.cuts = w.cuts;
-      rest.pending = w.settle ? 0 : static_cast<AtomSet>(natural.pending & ~rest.cut_atoms());
-    }
-    states_.emplace(name, rest);
-  }
+  // Sums of gradients over micro-batches may stay partial: one all_reduce ends them all.
+  if (op.row == Row::accum && !of_scalar(name) && !states_.count(name))
+    states_.emplace(name, target(wanted_(as_state(name, value)), versions_.of(value)[0].layout));
   const Layout layout = state_at_rest(name, value);
-  const int version = get(value, layout);
-  out_.steps.push_back({.kind = op.row == Row::accum ? StepKind::accum : StepKind::write,
+  const int version = versions_.get(value, layout);
+  LoweredBody& body = versions_.body();
+  body.steps.push_back({.kind = op.row == Row::accum ? StepKind::accum : StepKind::write,
                         .ins = {version},
-                        .state = state_index(name, value, layout)});
-}
-
-void Sharder::input(int value, const Layout& layout) {
-  const int version = add_version(value, layout);
-  out_.inputs.push_back(version);
-  held_[value] = {{version, layout}};
-}
-
-// The version that later bodies see: the primary, or a settled one of no greater size if there is
-// one.
-int Sharder::carried(int value) {
-  const auto& held = held_[value];
-  const auto size = [&](const Held& h) {
-    return average_elements(mesh_, h.layout, (*graph_)[value].sizes);
-  };
-  const Held* best = &held[0];
-  for (const Held& h : held) {
-    if (size(h) > size(held[0])) continue;
-    const auto rank = [&](const Held& x) {
-      return std::pair(mesh_.parts(x.layout.pending), size(x));
-    };
-    if (rank(h) < rank(*best)) best = &h;
-  }
-  return best->version;
+                        .state = state_index(body, name, value, layout)});
 }
 
 LoweredBody Sharder::lower(const Body& body, const std::map<int, Layout>& given,
                            const std::vector<Output>& outputs) {
-  out_ = {.name = body.name, .piece = piece_, .graph = graph_};
-  held_.clear();
+  versions_.start({.name = body.name, .piece = piece_, .graph = graph_});
   for (const auto& [value, layout] : given) input(value, layout);
   for (const Op& op : body.ops) {
     if (op.row == Row::read) {
@@ -561,7 +268,7 @@ LoweredBody Sharder::lower(const Body& body, const std::map<int, Layout>& given,
       continue;
     }
     for (int i : op.ins) {
-      if (held_.count(i)) continue;
+      if (versions_.exists(i)) continue;
       Layout layout(static_cast<int>((*graph_)[i].sizes.size()));
       layout.cuts = want(i).cuts;
       input(i, layout);
@@ -573,8 +280,9 @@ LoweredBody Sharder::lower(const Body& body, const std::map<int, Layout>& given,
     }
   }
   for (const Output& o : outputs)
-    out_.outputs.push_back(o.layout ? get(o.value, *o.layout) : carried(o.value));
-  return std::move(out_);
+    versions_.body().outputs.push_back(o.layout ? versions_.get(o.value, *o.layout)
+                                                : versions_.carried(o.value));
+  return versions_.finish();
 }
 
 Layout Sharder::layout_of(const LoweredBody& body, int value, bool output) {

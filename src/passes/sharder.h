@@ -1,54 +1,41 @@
 // Lowers global bodies to laid-out ones: chooses the layout of every op and inserts the moves
 // between them. Tensor, sequence, data, context and expert parallelism and ZeRO are different
-// wanted layouts (passes/rules.h), not different passes.
+// sharding constraints (passes/rules.h), not different passes.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/program.h"
 #include "passes/rules.h"
+#include "passes/search.h"
+#include "passes/versions.h"
 
 namespace myriad {
 
-// How one op is laid out.
-struct Decision {
-  std::vector<AtomList> cuts;    // by label of op.size
-  std::vector<Layout> needs;     // of the operands
-  std::vector<Layout> naturals;  // of the outputs as made
-};
-
-// Shared by all sharders of a plan: what depends on the mesh alone.
-struct LayoutMemory {
-  struct Cost {
-    double bytes;  // a rank sends on average, times the price of the dearest atom; infinite if the
-                   // step is not legal
-    int messages;  // number of collectives
-  };
-  std::unordered_map<std::string, Decision> decisions;
-  std::unordered_map<std::string, Cost> costs;
-  std::map<Sizes, int> sizes;  // interned
-};
-
-// What a body must hand over.
+// A value that a body must hand over.
 struct Output {
   int value;
-  std::optional<Layout> layout;  // none: as it lies, settled if that takes no more room
+  std::optional<Layout> layout;  // none: whichever version is best to carry (passes/versions.h)
 };
 
+// The sharder of one piece. It lowers the bodies of the piece one after the other, so that a
+// recomputed op finds the decision of its original.
 class Sharder {
  public:
-  // states: layouts at rest by state name, shared by all sharders of a piece (row counts may
-  // differ). pending_scalars: the layout of "s:" states. All references must outlive the sharder.
+  // states: layouts at rest by state name, shared by all sharders of a piece, whose numbers of rows
+  // may differ. pending_scalars: the atoms over which "s:" states are partial. All references must
+  // outlive the sharder.
   Sharder(const Mesh& mesh, const Wanted& wanted, LayoutMemory& memory,
           std::shared_ptr<Graph> graph, int piece, std::map<std::string, Layout>& states,
           AtomSet pending_scalars);
 
-  // given: layouts of inputs; others lie as wanted, or whole.
+  // given: layouts of inputs. An input that is not given lies as its constraint says or, without
+  // one, replicated.
   LoweredBody lower(const Body& body, const std::map<int, Layout>& given,
                     const std::vector<Output>& outputs);
 
@@ -56,33 +43,22 @@ class Sharder {
   static Layout layout_of(const LoweredBody& body, int value, bool output);
 
  private:
-  struct Held {
-    int version;
-    Layout layout;
-  };
-  struct Search;  // the state of one decision
+  using Groups = std::vector<std::pair<Layout, std::vector<int>>>;  // operands by layout
 
   const Want& want(int value);
-  Want place_of(const Op& op);
-  Layout target(int value, const Layout& natural);
-  std::optional<std::array<AtomList, kMaxLayoutDims>> heading(int value);
-  LayoutMemory::Cost cost(const Layout& from, const Layout& to, int value);
-  int get(int value, const Layout& layout);
-  int add_version(int value, const Layout& layout);
-  void settle(int value);
-  const Decision& decide(const Op& op);
-  std::string key_of(const Op& op);
+  std::optional<Cuts> heading(int value);
+  std::vector<std::optional<AtomList>> imposed(const Op& op);
+  SearchInput search_input(const Op& op);
+  const Decision& decision_of(const Op& op);
+  void input(int value, const Layout& layout);
+  void prefer_wanted(int value);
+  void run(Op op, const Decision& decision);
   void lower_op(Op op);
+  Op sum_alike_first(const Op& op);
   void lower_read(const Op& op);
   void lower_store(const Op& op);
-  using Alike = std::vector<std::pair<Layout, std::vector<int>>>;  // operands by layout
-  Alike alike(const Op& op);
-  Op sum_alike_first(const Op& op);
-  int state_index(const std::string& name, int value, const Layout& layout);
   Layout state_at_rest(const std::string& name, int value);
-  void input(int value, const Layout& layout);
-  int carried(int value);
-  int size_id(int value);
+  Value as_state(const std::string& name, int value) const;
 
   const Mesh& mesh_;
   const Wanted& wanted_;
@@ -91,13 +67,12 @@ class Sharder {
   int piece_;
   std::map<std::string, Layout>& states_;
   AtomSet pending_scalars_;
-  std::vector<std::optional<Want>> wants_;
-  std::vector<int> size_ids_;
-  // By first output: a clone lies as its original, and adds in its order.
+  Versions versions_;
+  std::vector<std::optional<Want>> wants_;  // by value
+  // By first output, for all bodies so far: a recomputed op is laid out like its original and adds
+  // in the order of its original.
   std::map<int, Decision> decided_;
-  std::map<int, Alike> alike_;
-  std::map<int, std::vector<Held>> held_;  // value -> versions so far, the primary one first
-  LoweredBody out_;
+  std::map<int, Groups> groups_;
 };
 
 }  // namespace myriad

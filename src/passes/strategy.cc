@@ -1,3 +1,12 @@
+// Builds the mesh of a plan in the order pp, dp, cp, tg, tr (the last varies fastest with the rank
+// number), and states each kind of parallelism as a few lines of sharding constraints.
+//
+// The idea: experts have a grid of their own, etp x ep, laid over the fastest axes of the same
+// ranks. Where the boundary of that grid falls inside an axis, `refold` splits the axis in two
+// (dp.1, dp.0), so that both grids are made of whole axes; where dispatch distinguishes nodes, it
+// also splits where the experts' nodes end. `aliases_of` then gives names to the groups of axes
+// that the constraints speak of. Read `rules_of` first: it is the whole strategy library;
+// passes/rules.h has its syntax.
 #include "passes/strategy.h"
 
 #include <algorithm>
@@ -13,8 +22,10 @@ namespace {
 
 using Axes = std::vector<Mesh::Axis>;  // fastest first
 
-// The axis inside which the product of the fastest ones passes through `boundary`, and its part
-// below; the number of axes: between two of them; nothing: not at all.
+// Finds where the product of the axes' sizes, from the fastest on, reaches `boundary`. The result
+// is the axis inside which it does so and the size of the part of that axis below the boundary;
+// {number of axes, 1} if the boundary lies between two axes; nothing if the axes cannot be split
+// there.
 std::optional<std::pair<size_t, int>> place_of(const Axes& axes, int64_t boundary) {
   int64_t below = 1;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -44,7 +55,8 @@ void split_at(Axes& axes, int64_t boundary) {
   axes.insert(axes.begin() + static_cast<long>(i) + 1, slow);
 }
 
-// "name: 2 or 4": the nearest values for which `legal` holds, of 1 to most; empty: none.
+// "nearest: NAME 2 or 4": the values between 1 and `most` closest to `value` for which `legal`
+// holds; empty if there are none.
 template <class Legal>
 std::string nearest(const char* name, int value, int most, Legal legal) {
   int below = std::min(value - 1, most), above = value + 1;
@@ -57,8 +69,9 @@ std::string nearest(const char* name, int value, int most, Legal legal) {
   return text;
 }
 
-// Splits axes where experts are refolded inside them and, where dispatch tells nodes apart, where
-// their nodes end. Nodes that do so between atoms are returned.
+// Splits axes at the boundaries of the experts' grid and, if dispatch distinguishes nodes, where
+// the experts' nodes end. If nodes end where no axis can be split, returns the shape of these
+// nodes.
 OwnerNodes refold(Axes& axes, const Plan& plan) {
   const int ranks = plan.dp * plan.cp * plan.tp;
   const std::string grid = fmt::format(
@@ -81,7 +94,8 @@ OwnerNodes refold(Axes& axes, const Plan& plan) {
     const int nodes = nodes_of_experts(p);
     return nodes > 1 ? plan.etp * plan.ep / nodes : 0;
   };
-  // Nodes that part cp while tp cuts tokens too would ask for another order of the two.
+  // If a node held a part of cp while tp shards tokens too, tokens in order of their nodes would be
+  // in another order than the mesh's.
   const bool tp_cuts = plan.sp || plan.etp < plan.tp;
   const auto is_legal = [&](int part) {
     const bool parts_cp = plan.cp > 1 && part < plan.tp * plan.cp && plan.ep * plan.etp > plan.tp;
@@ -133,57 +147,111 @@ Mesh mesh_of(const Plan& plan, const Pieces& pieces) {
   return Mesh(std::move(axes), uneven);
 }
 
-std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh) {
-  std::map<std::string, std::string> aliases;
-  for (const char* name :
-       {"tp", "etp", "ep", "edp", "edp_d", "edp_s", "home_s", "ep_n", "near_d", "near_s"})
-    aliases[name] = "";
-  const auto add = [&](const std::string& alias, const std::string& atom) {
-    std::string& list = aliases[alias];
+namespace {
+
+// What part an axis plays for dense layers and for experts. `below` is the number of ranks of a
+// group over all faster axes: it tells in which part of the experts' grid the axis lies.
+struct AxisRole {
+  bool trivial;       // of size 1
+  bool of_tp, of_dp;  // else of cp
+  bool of_etp;        // inside one owner of experts
+  bool left_over;     // outside the group of ranks that share the experts
+  bool tells_nodes;   // distinguishes nodes inside that group
+  bool cuts_tokens;   // shards tokens before they are dispatched
+};
+
+AxisRole role_of(const Mesh::Axis& axis, int64_t below, const Plan& plan, int ranks_on_node) {
+  const int group = plan.etp * plan.ep;
+  AxisRole role{
+      .trivial = axis.size == 1,
+      .of_tp = axis.name[0] == 't',
+      .of_dp = axis.name[0] == 'd',
+      .of_etp = below<plan.etp, .left_over = below >= group, .tells_nodes = axis.size> 1 &&
+                below >= ranks_on_node && below < group,
+      .cuts_tokens = true};
+  role.cuts_tokens = !role.of_tp || plan.sp || !role.of_etp;
+  return role;
+}
+
+class Aliases {
+ public:
+  Aliases() {
+    for (const char* name :
+         {"tp", "etp", "ep", "edp", "edp_d", "edp_s", "home_s", "ep_n", "near_d", "near_s"})
+      lists_[name] = "";
+  }
+  void add(const std::string& alias, const std::string& atom) {
+    std::string& list = lists_[alias];
     list += (list.empty() ? "" : ",") + atom;
-  };
+  }
+  void add_once(const std::string& alias, const std::string& atom) {
+    if (lists_[alias].find(atom) == std::string::npos) add(alias, atom);
+  }
+  std::map<std::string, std::string> take() { return std::move(lists_); }
+
+ private:
+  std::map<std::string, std::string> lists_;
+};
+
+// Dense layers: the parts of an axis that was split in two, and tp.
+void add_dense(Aliases& aliases, const Mesh::Axis& axis, const AxisRole& role) {
+  if (const size_t dot = axis.name.find('.'); dot != std::string::npos)
+    aliases.add(axis.name.substr(0, dot), axis.name);
+  if (role.of_tp) aliases.add("tp", axis.name);
+}
+
+// Where tokens lie before dispatch and, for node-aware dispatch, where the node's tokens lie.
+void add_tokens(Aliases& aliases, const Mesh::Axis& axis, const AxisRole& role, bool uneven) {
+  if (role.trivial) return;
+  if (role.left_over) aliases.add(role.of_dp ? "edp_d" : "edp_s", axis.name);
+  if (!role.of_dp && role.cuts_tokens) aliases.add("home_s", axis.name);
+  if (uneven && !role.left_over && !role.of_etp) {
+    aliases.add_once("near_s", "near");
+  } else if (role.tells_nodes) {
+    aliases.add("ep_n", axis.name);
+  } else if (role.cuts_tokens) {
+    aliases.add(role.of_dp ? "near_d" : "near_s", axis.name);
+  }
+}
+
+// The experts' own grid.
+void add_experts(Aliases& aliases, const Mesh::Axis& axis, const AxisRole& role) {
+  if (role.trivial) return;
+  aliases.add(role.left_over ? "edp" : role.of_etp ? "etp" : "ep", axis.name);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh) {
   const int group = plan.etp * plan.ep;
   const bool uneven = mesh.nodes().ranks_per_node > 0;
-  const int node =
+  const int on_node =
       plan.dispatch == Dispatch::flat || uneven ? group : group / nodes_of_experts(plan);
-  if (uneven) add("ep_n", "node");
-  for (const bool far : {false, true}) {  // atoms that tell nodes apart come last
-    int64_t below = mesh.ranks() / plan.pp;
-    for (const auto& x : mesh.declared()) {  // slowest first
-      if (x.name == "pp") continue;
-      below /= x.size;
-      const bool tells_nodes = x.size > 1 && below >= node && below < group;
-      if (tells_nodes != far) continue;
-      const bool of_tp = x.name[0] == 't', of_dp = x.name[0] == 'd', left_over = below >= group,
-                 of_etp = below < plan.etp;
-      const bool cuts_tokens = !of_tp || plan.sp || !of_etp;
-      if (const size_t dot = x.name.find('.'); dot != std::string::npos)
-        add(x.name.substr(0, dot), x.name);
-      if (of_tp) add("tp", x.name);
-      if (x.size == 1) continue;
-      if (left_over) add(of_dp ? "edp_d" : "edp_s", x.name);
-      if (!of_dp && cuts_tokens) add("home_s", x.name);
-      if (uneven && !left_over && !of_etp) {  // of ep
-        if (aliases["near_s"].find("near") == std::string::npos) add("near_s", "near");
-      } else if (far) {
-        add("ep_n", x.name);
-      } else if (cuts_tokens) {
-        add(of_dp ? "near_d" : "near_s", x.name);
-      }
+  std::vector<std::pair<const Mesh::Axis*, AxisRole>> axes;  // slowest first
+  int64_t below = mesh.ranks() / plan.pp;
+  for (const Mesh::Axis& axis : mesh.declared()) {
+    if (axis.name == "pp") continue;
+    below /= axis.size;
+    axes.emplace_back(&axis, role_of(axis, below, plan, on_node));
+  }
+  Aliases aliases;
+  if (uneven) aliases.add("ep_n", "node");
+  // Axes that distinguish nodes come last, so that gathering over them leaves ordinary shards.
+  for (const bool tells_nodes : {false, true}) {
+    for (const auto& [axis, role] : axes) {
+      if (role.tells_nodes != tells_nodes) continue;
+      add_dense(aliases, *axis, role);
+      add_tokens(aliases, *axis, role, uneven);
     }
   }
-  int64_t below = mesh.ranks() / plan.pp;
-  for (const auto& x : mesh.declared()) {
-    if (x.name == "pp") continue;
-    below /= x.size;
-    if (x.size > 1) add(below >= group ? "edp" : below < plan.etp ? "etp" : "ep", x.name);
-  }
-  return aliases;
+  for (const auto& [axis, role] : axes) add_experts(aliases, *axis, role);
+  return aliases.take();
 }
 
 namespace {
 
-// How tokens reach their experts: where rows are made and added up again.
+// How tokens reach their experts: where the rows of routed tokens are made and where the experts'
+// outputs are added up again.
 std::string dispatch_rules(const Plan& plan) {
   const std::string home = " b=dp s=home_s\n", near = " e=ep_n b=near_d s=near_s\n";
   std::string text = plan.dispatch == Dispatch::node_gather ? "m [bsd]: b=near_d s=near_s\n"
@@ -201,10 +269,11 @@ std::string rules_of(const Plan& plan) {
   std::string text =
       "*: b=dp s=cp g=tg r=tr f=tp v=tp\n"  // by label, all named values and states
       "*.w: fixed\n"
-      "*/g*: !\n";  // gradients as the optimizer reads them
+      "*/g*: !\n";  // gradients that the optimizer reads are not partial
   std::string expert =
-      "* [e*]: e=ep b=edp_d s=edp_s f=etp d=\n"  // experts: weights and routed rows
-      "id[xrl]: b=edp_d s=edp_s !\n"  // who goes where is known to all that share the experts
+      "* [e*]: e=ep b=edp_d s=edp_s f=etp d=\n"  // weights of experts and routed rows
+      "id[xrl]: b=edp_d s=edp_s !\n"  // the router's choices are known to all ranks that share the
+                                      // experts
       "rounds: !\n"
       "cnt*: !\n";
   if (plan.zero >= 1) {
@@ -219,7 +288,8 @@ std::string rules_of(const Plan& plan) {
     text += "p:*: +zero=dp,cp\n";
     expert += "p:* [e*]: +zero=edp\n";
   }
-  // With node_gather what experts hand back ("m") may wait over nodes until all rounds have run.
+  // With node_gather the output of the experts ("m") may stay partial over nodes until all rounds
+  // have run.
   text += plan.dispatch == Dispatch::node_gather ? "[!m]*" : "*";
   text += plan.sp ? " [bsd]: s=cp,tp !\n" : " [bsd]: !\n";
   return text + expert + dispatch_rules(plan) + plan.rules;

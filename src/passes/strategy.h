@@ -1,5 +1,5 @@
-// From a plan to the mesh of its ranks and the wanted layouts of its values: the only place that
-// knows what dp, tp, sp, ZeRO and expert parallelism mean.
+// From a plan to the mesh of its ranks and the sharding constraints of its values. This is the only
+// place that knows what dp, tp, sp, ZeRO and expert parallelism mean.
 #pragma once
 
 #include <map>
@@ -10,22 +10,35 @@
 
 namespace myriad {
 
-// The mesh of a plan: pp, dp, cp, tg, tr, an axis split in two (dp.1, dp.0) where experts are
-// refolded inside it or their nodes end; under node_relay nodes may also end between atoms (kNode,
-// kNear). Throws Error where etp, etp x ep or, under node_gather, the part of it on one node is no
-// product of atoms, or parts cp while tp cuts tokens too.
+// The mesh of a plan has the axes pp, dp, cp, tg and tr, slowest first; tg x tr is tp, of which tg
+// shards the groups of keys and values and tr the queries within a group. An axis is split in two
+// (dp.1, dp.0) where the grid of the experts ends inside it or, with node-aware dispatch, where
+// their nodes end. Under node_relay nodes may also end where no axis can be split; the mesh then
+// has the atoms kNode and kNear. Throws Error if
+// - etp or etp x ep is no product of axes and their parts,
+// - under node_gather the part of etp x ep on one node is no such product, or
+// - under node_gather a node would hold a part of cp while tp shards tokens too.
 Mesh mesh_of(const Plan& plan, const Pieces& pieces);
 
-// Names for lists of atoms. tp; dp, cp, tg, tr where they are split. etp, ep; edp: the atoms that
-// experts leave over, of them edp_d in dp, edp_s in cp and tp, which cut the sequence. home_s: the
-// atoms of cp, and those of tp that cut tokens before they are dispatched (with sp all, else all
-// but etp), so that each is on one rank of its ep group; with node-aware dispatch also ep_n: those
-// of ep that tell its nodes apart, near_d and near_s: dp and home_s without them. ep_n comes last
-// in dp, cp and tp, so that gathering over it leaves ordinary cuts. Where nodes are uneven ep_n is
-// kNode, and kNear stands for ep in near_s.
+// Names for the lists of atoms that the rules speak of.
+//   dp, cp, tg, tr  the parts of an axis that was split
+//   tp              tg and tr
+//   etp, ep         the grid of the experts: ranks of one owner, and the owners
+//   edp             all atoms that are not in etp or ep. Ranks that differ in these hold replicas
+//   of
+//                   the experts. edp_d is the part of edp inside dp, and edp_s the part inside cp
+//                   and tp; the latter shards the sequence.
+//   home_s          the atoms that shard the sequence before tokens are dispatched: all of cp and,
+//                   of tp, all with sp but without sp those outside etp. So each token is on one
+//                   rank of its group of owners.
+// With node-aware dispatch there are three more; without it ep_n is empty:
+//   ep_n            the atoms of ep that distinguish nodes
+//   near_d, near_s  dp and home_s without ep_n: how tokens lie after they were gathered over nodes
+// The atoms of ep_n come last in dp, cp and tp, so that gathering over ep_n leaves ordinary shards.
+// Where nodes are uneven, ep_n is kNode, and kNear stands for ep in near_s.
 std::map<std::string, std::string> aliases_of(const Plan& plan, const Mesh& mesh);
 
-// The plan's wanted layouts as text (passes/rules.h).
+// The plan's sharding constraints as text, in the language of passes/rules.h.
 std::string rules_of(const Plan& plan);
 
 }  // namespace myriad

@@ -347,7 +347,9 @@ struct Group {
       l.e.insert(l.e.end(), loads[e], static_cast<int32_t>(e));
     return l;
   }
-  Block run(KernelSet set, Pool* pool, Meter* meter = nullptr) const {
+  // `status`: how the call must end.
+  Block run(const Kernels& kernels, Pool* pool, Meter* meter = nullptr,
+            KernelStatus status = KernelStatus::ok) const {
     Block out;
     out.make(trial.real, trial.op.out_labels[0], trial.op.size, 0, &rows);
     std::vector<Tensor> ins;
@@ -361,10 +363,10 @@ struct Group {
                     .e = {7, 7 + trial.op.size.at('e')},
                     .pool = pool};
     if (is_grouped(trial.op)) {
-      EXPECT_EQ(run_grouped(call, trial.real, set), KernelStatus::ok);
+      EXPECT_EQ(run_grouped(call, trial.real, kernels), status);
     } else {
       call.rows = nullptr;
-      EXPECT_EQ(choose(op, call.local, trial.real, set).run(call), KernelStatus::ok);
+      EXPECT_EQ(kernels.choose(op, call.local, trial.real).run(call), status);
     }
     EXPECT_TRUE(out.guarded());
     return out;
@@ -455,6 +457,23 @@ TEST(Grouped, LargeAndSmall) {
         {y}, {want}, 0, [&](int64_t i) { return 905 * kEps * std::fabs(size.at(i)); }, rule);
     EXPECT_TRUE(same_bits({y}, {g.run(KernelSet::fast, &two)})) << rule;
     EXPECT_TRUE(same_bits({y}, {g.run(KernelSet::fast, &three)})) << rule;
+  }
+}
+
+// One expert's product that fails, shared by the pool or not, fails the call.
+TEST(Grouped, AFailedProductFailsTheCall) {
+  const auto planted = [](const Op& op, const LabelSizes& local, DType real,
+                          KernelSet set) -> const KernelChoice& {
+    static const KernelChoice broken{"broken", nullptr, nullptr,
+                                     [](const KernelCall&) { return KernelStatus::device_error; }};
+    return local.at('Z') == 20 || local.at('Z') == 900 ? broken : choose(op, local, real, set);
+  };
+  Pool two(2);
+  for (int large : {900, 899}) {
+    const Group g("ebsd,efd->ebsf", {large, 3, 0, large == 900 ? 19 : 20}, 130, 160, DType::f32);
+    g.run({KernelSet::fast, planted}, nullptr, nullptr, KernelStatus::device_error);
+    g.run({KernelSet::fast, planted}, &two, nullptr, KernelStatus::device_error);
+    g.run(KernelSet::fast, &two);
   }
 }
 

@@ -497,9 +497,8 @@ struct Executor::Rank : Task, Machine {
   }
 
   void fail(std::string reason) {
-    failure = std::move(reason);
-    s.failed.store(true,
-                   std::memory_order_relaxed);  // the pool's run orders the text before step()
+    failure = std::move(reason);  // read by step() when the pool has ended all tasks
+    s.failed.store(true, std::memory_order_relaxed);
   }
 
   void look(const At& at, const Action& a, const LoweredBody& body, const Step& step) {

@@ -176,21 +176,31 @@ double Mesh::price(AtomList list) const {
   return p;
 }
 
-std::string Mesh::show(AtomList list) const {
+namespace {
+
+template <class Atoms, class Name>
+std::string joined(const Atoms& atoms, Name name) {
   std::string text;
-  for (Atom a : list) {
-    text += text.empty() ? "" : ",";
-    text += a < kNode ? axes_[a].name : a == kNode ? kNodeName : kNearName;
-  }
+  for (Atom a : atoms) text += (text.empty() ? "" : ",") + name(a);
   return text;
 }
 
+}  // namespace
+
+std::string Mesh::show(AtomList list) const {
+  return joined(list, [this](Atom a) { return name(a); });
+}
+
 std::string Mesh::show(AtomSet set) const {
-  AtomList list;
+  std::vector<Atom> atoms;  // of any number, unlike a list
   for (Atom a = 0; a < kMaxAtoms; ++a) {
-    if (set >> a & 1) list.push(a);
+    if (set >> a & 1) atoms.push_back(a);
   }
-  return show(list);
+  return joined(atoms, [this](Atom a) { return name(a); });
+}
+
+std::string Mesh::name(Atom a) const {
+  return a < kNode ? axes_[a].name : a == kNode ? kNodeName : kNearName;
 }
 
 }  // namespace myriad

@@ -93,6 +93,7 @@ class Mesh {
 
  private:
   int64_t parts(Atom a) const;
+  std::string name(Atom a) const;
 
   std::vector<Axis> declared_, axes_;
   std::vector<int> stride_;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/boxes.h"
+#include "ir/flight.h"
 #include "ir/rows.h"
 #include "kernels/grouped.h"
 #include "kernels/move.h"
@@ -131,6 +132,12 @@ struct PreparedBody {
   std::vector<int>
       table;  // by version: the version of the choices that define its rows; -1: not sparse
   std::vector<Run> steps;
+  // By step: the rows that a collective begun there sends to and gets from each member of its
+  // group. Transfers point to them; addresses stay.
+  struct Rows {
+    std::deque<RowChoice> send, recv;
+  };
+  std::vector<Rows> rows;
 };
 
 }  // namespace
@@ -172,6 +179,7 @@ struct Executor::Rank : Task, Machine {
     }
     for (const Step& step : body.steps)
       p.steps.push_back(step.kind == StepKind::run ? prepare(body, p, step) : PreparedBody::Run{});
+    p.rows.resize(body.steps.size());
     bodies.push_back(std::move(p));
   }
 
@@ -239,8 +247,9 @@ struct Executor::Rank : Task, Machine {
     return t;
   }
 
-  // Handles of transfers, by flat position.
+  // Handles of transfers, by flat position; a finish has that of its start.
   void prepare_transfers() {
+    const std::vector<int> starts = starts_of(s.program, s.program.stage_of(rank));
     const auto& actions = s.program.actions[s.program.stage_of(rank)];
     const int per_stage = s.program.mesh.ranks() / s.program.stages, column = rank % per_stage;
     for (size_t i = 0; i < actions.size(); ++i) {
@@ -248,9 +257,12 @@ struct Executor::Rank : Task, Machine {
       if (a.act == Act::run) {
         const LoweredBody& body = s.program.bodies[a.body];
         for (const Step& step : body.steps) {
-          const bool comm = step.kind == StepKind::move && sends(step.what);
+          const int start = starts[handles.size()];
           handles.push_back(
-              comm ? s.comm->prepare(rank, collective(a, static_cast<int>(i), body, step)) : -1);
+              begins_collective(step)
+                  ? s.comm->prepare(rank, collective(a, static_cast<int>(i), body, step))
+              : start >= 0 ? handles[start]
+                           : -1);
         }
         continue;
       }
@@ -292,7 +304,10 @@ struct Executor::Rank : Task, Machine {
     if (step.what == MoveKind::reduce_scatter || step.what == MoveKind::all_reduce) {
       x.reduction = from.layout.max ? Reduction::max : Reduction::sum;
     }
-    if (v.sparse()) return collective_of_rows(std::move(x), v, from.layout, to.layout, src, dst);
+    if (v.sparse()) {
+      return collective_of_rows(std::move(x), v, from.layout, to.layout, src, dst,
+                                rows_of_step(a, body, step));
+    }
     if (step.what == MoveKind::all_reduce) {
       x.send = {flat(src)};
       x.recv = {flat(dst)};
@@ -320,12 +335,10 @@ struct Executor::Rank : Task, Machine {
 
   // Parts are row lists, filled in when they are known, times boxes of the other dims.
   Transfer collective_of_rows(Transfer x, const Value& v, const Layout& before, const Layout& after,
-                              const Tensor& src, const Tensor& dst) {
+                              const Tensor& src, const Tensor& dst, PreparedBody::Rows& rows) {
     const size_t n = x.group.size();
-    while (send_rows.size() < n) {
-      send_rows.emplace_back();
-      recv_rows.emplace_back();
-    }
+    rows.send.resize(n);
+    rows.recv.resize(n);
     const auto part = [](const Tensor& t, const Tensor& of, const RowList& list) {
       View view = box_of(t, of);
       view.size[0] = 0;
@@ -341,35 +354,40 @@ struct Executor::Rank : Task, Machine {
       return view;
     };
     if (x.kind == CommKind::all_reduce) {
-      x.send = {part(src, src, send_rows[0].list)};
-      x.recv = {part(dst, dst, recv_rows[0].list)};
+      x.send = {part(src, src, rows.send[0].list)};
+      x.recv = {part(dst, dst, rows.recv[0].list)};
       return x;
     }
     for (size_t j = 0; j < n; ++j) {
       const Tensor theirs_before = describe_rows(describe(s.program.mesh, v, before, x.group[j]));
       const Tensor theirs_after = describe_rows(describe(s.program.mesh, v, after, x.group[j]));
-      x.send.push_back(part(src, theirs_after, send_rows[j].list));
-      x.recv.push_back(part(dst, theirs_before, recv_rows[j].list));
+      x.send.push_back(part(src, theirs_after, rows.send[j].list));
+      x.recv.push_back(part(dst, theirs_before, rows.recv[j].list));
     }
     return x;
   }
 
-  // Fills the lists of the transfer that this rank is about to enter.
+  PreparedBody::Rows& rows_of_step(const Action& a, const LoweredBody& body, const Step& step) {
+    return bodies[a.body].rows[static_cast<size_t>(&step - body.steps.data())];
+  }
+
+  // Fills the lists of the transfer that this rank is about to start.
   void list_rows(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
     const Version &from = body.versions[step.ins[0]], &to = body.versions[step.outs[0]];
     const Value& v = (*body.graph)[from.value];
     const BoxRows &mine = rows_of(a, at.action, step.ins[0]),
                   &after = rows_of(a, at.action, step.outs[0]);
+    PreparedBody::Rows& lists = rows_of_step(a, body, step);
     if (step.what == MoveKind::all_reduce) {
-      send_rows[0].take_all(mine.set.n);
-      recv_rows[0].take_all(mine.set.n);
+      lists.send[0].take_all(mine.set.n);
+      lists.recv[0].take_all(mine.set.n);
       return;
     }
     std::vector<int> group = s.program.mesh.group(step.atoms, rank);
     std::sort(group.begin(), group.end());
     for (size_t j = 0; j < group.size(); ++j) {
-      send_rows[j].take(mine, box_of_rows(describe(s.program.mesh, v, to.layout, group[j])));
-      recv_rows[j].take(after, box_of_rows(describe(s.program.mesh, v, from.layout, group[j])));
+      lists.send[j].take(mine, box_of_rows(describe(s.program.mesh, v, to.layout, group[j])));
+      lists.recv[j].take(after, box_of_rows(describe(s.program.mesh, v, from.layout, group[j])));
     }
   }
 
@@ -379,7 +397,7 @@ struct Executor::Rank : Task, Machine {
     bool moved = false;
     for (;;) {
       const Progress p = s.timing ? stopwatch.advance(walker, *this) : walker.advance(*this);
-      if (p == Progress::done) return p;
+      if (p == Progress::done || p == Progress::failed) return p;
       if (p == Progress::blocked) return moved ? Progress::advanced : p;
       moved = true;
     }
@@ -402,14 +420,13 @@ struct Executor::Rank : Task, Machine {
       }
       case Act::send:
         meter.touch(buffer(a.ins[0]));
-        s.comm->start(rank, handles[at.flat]);
-        return Progress::advanced;
+        return going_on(s.comm->start(rank, handles[at.flat]), a);
       case Act::wait:
-        return s.comm->wait(rank, handles[at.flat]);
+        return going_on(s.comm->finish(rank, handles[at.flat]), a);
       case Act::recv: {
-        const Progress p = s.comm->run(rank, handles[at.flat]);
-        if (p != Progress::blocked) meter.touch(buffer(a.outs[0]));
-        return p == Progress::blocked ? p : Progress::advanced;
+        const Progress p = going_on(s.comm->run(rank, handles[at.flat]), a);
+        if (p == Progress::advanced) meter.touch(buffer(a.outs[0]));
+        return p;
       }
       case Act::run:
         break;
@@ -423,17 +440,13 @@ struct Executor::Rank : Task, Machine {
         run_op(at, a, body, step);
         break;
       case StepKind::move:
-        if (sends(step.what)) {
-          if (bodies[a.body].table[step.ins[0]] >= 0 && !inside) list_rows(at, a, body, step);
-          inside = true;
-          if (s.comm->run(rank, handles[at.flat]) == Progress::blocked) return Progress::blocked;
-          inside = false;
-          meter.touch(version(a, at.action, step.ins[0]));
-          meter.touch(version(a, at.action, step.outs[0]));
-        } else {
-          move_here(at, a, step);
-        }
+        if (sends(step.what)) return move_and_wait(at, a, body, step);
+        move_here(at, a, step);
         break;
+      case StepKind::start:
+        return start(at, a, body, step);
+      case StepKind::finish:
+        return going_on(s.comm->finish(rank, handles[at.flat]), a);
       case StepKind::emit: {
         const Tensor from = version(a, at.action, step.ins[0]), to = buffer(a.outs[step.state]);
         at.round == 0 ? copy(to, from, meter, &s.pool) : accumulate(to, from, meter, &s.pool);
@@ -454,6 +467,27 @@ struct Executor::Rank : Task, Machine {
       }
     }
     return Progress::advanced;
+  }
+
+  Progress start(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
+    if (bodies[a.body].table[step.ins[0]] >= 0) list_rows(at, a, body, step);
+    meter.touch(version(a, at.action, step.ins[0]));
+    meter.touch(version(a, at.action, step.outs[0]));
+    return going_on(s.comm->start(rank, handles[at.flat]), a);
+  }
+
+  Progress move_and_wait(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
+    if (!inside && start(at, a, body, step) == Progress::failed) return Progress::failed;
+    const Progress p = going_on(s.comm->finish(rank, handles[at.flat]), a);
+    inside = p == Progress::blocked;
+    return p;
+  }
+
+  // What a call of the communicator means for the walk.
+  Progress going_on(Progress p, const Action& a) {
+    if (p == Progress::failed)
+      failure = fmt::format("rank {} in {}: {}", rank, show(a, s.program), s.comm->failure());
+    return p == Progress::done ? Progress::advanced : p;
   }
 
   int rounds(const At&, const Action& a, const LoweredBody& body) override {
@@ -568,18 +602,18 @@ struct Executor::Rank : Task, Machine {
   std::map<int, int> sending;  // buffer -> handle of its send
   std::vector<Tensor> ins, outs;
   RoundRows rows;
-  std::deque<RowChoice> send_rows,
-      recv_rows;  // by member of the running transfer's group; addresses stay
   RowChoice local_rows;
-  bool inside = false;  // has entered the collective it waits in
+  bool inside = false;  // has started the blocking move it waits in
   std::array<int64_t, kRows> ops{};
   BadTensor bad;
+  std::string failure;  // why it can never go on; empty: it can
 };
 
 Executor::Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas& arenas,
                    Pool& pool, ExecOptions options)
     : shared_(new Shared{program, arenas, pool, options,
-                         make_threads_communicator(program.mesh.ranks(), program.ranks_per_node)}) {
+                         (options.communicator ? options.communicator : make_threads_communicator)(
+                             program.mesh.ranks(), program.ranks_per_node)}) {
   for (int r = 0; r < program.mesh.ranks(); ++r)
     ranks_.push_back(std::make_unique<Rank>(*shared_, r, std::move(plans[r])));
   shared_->comm->seal();
@@ -588,6 +622,13 @@ Executor::Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas
 Executor::~Executor() = default;
 
 Outcome Executor::step(const Feed& feed) {
+  const auto failure = [this] {
+    for (const auto& r : ranks_) {
+      if (!r->failure.empty()) return r->failure;
+    }
+    return std::string();
+  };
+  if (std::string why = failure(); !why.empty()) return {why};
   shared_->feed = &feed;
   shared_->comm->reset_traffic();
   std::vector<Task*> tasks;
@@ -602,6 +643,7 @@ Outcome Executor::step(const Feed& feed) {
     tasks.push_back(r.get());
   }
   Outcome outcome = shared_->pool.run(tasks, shared_->options.stall_seconds);
+  if (std::string why = failure(); !why.empty()) return {why};
   if (!outcome.ok()) outcome.reason.append("\n").append(shared_->comm->waiting());
   return outcome;
 }

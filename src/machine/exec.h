@@ -44,6 +44,8 @@ using Tap = std::function<void(int rank, const Action& action, int buffer, const
 struct ExecOptions {
   KernelSet kernels = KernelSet::fast;
   double stall_seconds = 60;
+  // Between the ranks; none: make_threads_communicator.
+  std::function<std::unique_ptr<Communicator>(int ranks, int ranks_per_node)> communicator = {};
 };
 
 // The first value, in order of the model (forward, backward, optimizer; micro-batch; unit; step),
@@ -62,7 +64,8 @@ class Executor {
            ExecOptions options = {});
   ~Executor();
 
-  // One step. The reason if it stalled: who waits for whom.
+  // One step. The reason if it stalled: who waits for whom; if the communicator failed: which rank
+  // could not go on in which action, and why. After a failure every later step fails likewise.
   Outcome step(const Feed& feed);
 
   // What the last step computed, sent and touched, counted where it happened.

@@ -587,7 +587,10 @@ struct Executor::Rank : Task, Machine {
 
   void ran(const At&, const Action& a) override {
     if (!s.tap) return;
-    for (int b : a.outs) s.tap(rank, a, b, buffer(b));
+    for (int b : a.outs) {
+      const Buffer& out = s.program.buffers[b];
+      if (!s.program.bodies[out.body].versions[out.version].in_flight) s.tap(rank, a, b, buffer(b));
+    }
   }
 
   Shared& s;

@@ -107,7 +107,7 @@ enum class Row : uint8_t {
   pad,              // its transpose
   sum_exact,        // equal labels -> scalar of dtype exact: sum of the products of its operands
   clip,             // sum of squares (exact), live -> factor, norm (f64): min(1, max / (norm +
-                    // 1e-6)); NaN: no update
+                    // 1e-6)); NaN (no update) if live is 0 or the norm is not finite
   settle_exact,     // exact scalar -> f64
   adamw,            // p, g, m, v, factor, lr, left1, left2 -> p, m, v; unchanged where factor is NaN
   read,             // state -> value

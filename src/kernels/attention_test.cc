@@ -1,3 +1,5 @@
+// Attention and its gradient against the definition and against finite differences, with documents,
+// positions that are not in order, and queries that see nothing.
 #include <limits>
 
 #include "kernels/trial.h"

@@ -1,3 +1,8 @@
+// The opening that every kernel shares. begin() compares the tensors of a call with what its op
+// says of them, so that a wrong size or type stops here with the numbers and not as a wrong result;
+// it reports to the meter what memory the kernel may touch, and counts its FLOPs from the sizes of
+// the tensors. count_flops() repeats RowInfo::work on purpose: the prediction uses the one and the
+// measurement the other, and a test compares them. Read kernels/kernel.h first.
 #include "kernels/call.h"
 
 #include <algorithm>
@@ -15,7 +20,8 @@ namespace {
 
 void check_sizes(const KernelCall& call, const Tensor& t, const std::string& labels,
                  const RowSet* rows) {
-  // Of routed rows "ebs" is one dim; their kernels check b and s of the dense tensors beside them.
+  // In routed rows "ebs" is one dimension; b and s of dense tensors beside them are checked by
+  // their kernels (TokensOfRows).
   const bool routed = rows != nullptr && labels.starts_with("ebs");
   const int joined = routed ? 2 : 0;
   CHECK(t.dims + joined == static_cast<int>(labels.size()), "row {}: {} dims for \"{}\"",
@@ -34,7 +40,16 @@ void check_sizes(const KernelCall& call, const Tensor& t, const std::string& lab
   }
 }
 
-// Product of the sizes of all labels, and whether some label is not in the output.
+// The table chose by the types of the op (of which a hand-made op may have none).
+void check_types(const KernelCall& call, std::span<const Tensor> tensors,
+                 const std::vector<DType>& types) {
+  for (size_t i = 0; i < types.size(); ++i) {
+    CHECK(tensors[i].dtype == types[i], "row {}: a tensor of {} where the op has {}",
+          static_cast<int>(call.op->row), name_of(tensors[i].dtype), name_of(types[i]));
+  }
+}
+
+// The product of the sizes of all labels, and whether some label is not in the output.
 std::pair<double, bool> points(const KernelCall& call) {
   const std::string& out = call.op->out_labels[0];
   double n = static_cast<double>(call.outs[0].elements());
@@ -110,6 +125,8 @@ double count_flops(const KernelCall& call) {
 }
 
 void begin(const KernelCall& call) {
+  check_types(call, call.ins, call.op->in_types);
+  check_types(call, call.outs, call.op->out_types);
   const bool gathers = call.op->row == Row::collapse;
   for (size_t i = 0; i < call.ins.size(); ++i)
     check_sizes(call, call.ins[i], call.op->in_labels[i],
@@ -122,6 +139,16 @@ void begin(const KernelCall& call) {
   for (const Tensor& t : call.outs) call.meter->touch(t);
   call.meter->touch(call.scratch, call.scratch_bytes);
   call.meter->flops += count_flops(call);
+}
+
+void check_topk(const KernelCall& call) {
+  const Attrs& a = call.op->attrs;
+  const int64_t x = call.ins[0].size[2];
+  CHECK(call.outs[0].size[2] == a.k, "topk of {} into {}", a.k, call.outs[0].size[2]);
+  CHECK(a.groups == 0 || (x % a.groups == 0 && a.kept_groups <= a.groups),
+        "topk: {} of {} groups of {} experts", a.kept_groups, a.groups, x);
+  CHECK(a.k <= (a.groups == 0 ? x : x / a.groups * a.kept_groups), "topk: {} of {} experts", a.k,
+        x);
 }
 
 }  // namespace myriad

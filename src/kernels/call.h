@@ -10,15 +10,19 @@
 
 namespace myriad {
 
-// To be called first by every kernel, on the thread of the rank: CHECKs that the tensors have the
-// sizes of their labels, touches them and the scratch, and counts the FLOPs.
+// To be called first by every kernel, on the thread of the rank. CHECKs that the tensors have the
+// types of the op and that dimension d of a tensor has the local size of its label d (in routed
+// rows, "ebs..." is [n, rest...]); touches the tensors and the scratch; counts the FLOPs.
 void begin(const KernelCall& call);
 
 // FLOPs of a call by the sizes of its tensors; same definition as RowInfo::work.
 double count_flops(const KernelCall& call);
 
-// f(i) for i in [0, n) on the pool, or in line. `n` must be a function of shapes only. Does not
-// allocate.
+// For topk, x "bsx" -> out "bsj": CHECKs that j is attrs.k and that x divides into the groups.
+void check_topk(const KernelCall& call);
+
+// Calls f(i) for i in [0, n) on the pool, or in line if there is none. `n` must be a function of
+// shapes only. Does not allocate.
 template <class F>
 void parallel(Pool* pool, int64_t n, F&& f) {
   if (pool == nullptr || n <= 1) {
@@ -32,7 +36,8 @@ constexpr int64_t kBlock = 16384;  // elements of one task of a bandwidth-bound 
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// f(lo, hi) over fixed blocks of [0, n), each of about kBlock / weight.
+// Calls f(lo, hi) for fixed blocks of [0, n), each of about kBlock / weight: `weight` says how many
+// elements belong to one of the n.
 template <class F>
 void parallel_blocks(Pool* pool, int64_t n, int64_t weight, F&& f) {
   const int64_t block = std::max<int64_t>(1, kBlock / std::max<int64_t>(1, weight));
@@ -40,7 +45,7 @@ void parallel_blocks(Pool* pool, int64_t n, int64_t weight, F&& f) {
            [&](int64_t i) { f(i * block, std::min(n, (i + 1) * block)); });
 }
 
-// f(T()) with T the C++ type of a real dtype.
+// Calls f(T()), where T is the C++ type of a real dtype.
 template <class F>
 void by_real(DType t, F&& f) {
   CHECK(is_real(t), "dtype is {}", name_of(t));
@@ -53,37 +58,17 @@ void by_real(DType t, F&& f) {
   }
 }
 
-// The same of two.
+// Calls f(T(), U()) with the C++ types of two real dtypes.
 template <class F>
 void by_reals(DType t, DType u, F&& f) {
   by_real(t, [&](auto a) { by_real(u, [&](auto b) { f(a, b); }); });
 }
 
-// An element of any real dtype.
+// Element i of a tensor of any real dtype, or the only one of a tensor without dimensions.
 inline double real_at(const Tensor& t, int64_t i) {
   if (t.dtype == DType::f32) return static_cast<double>(t.as<float>()[i]);
   return t.dtype == DType::f64 ? t.as<double>()[i] : static_cast<double>(t.as<Bf16>()[i]);
 }
 inline double scalar(const Tensor& t) { return real_at(t, 0); }
-
-// Every real tensor is f32.
-inline bool all_f32(const KernelCall& call) {
-  for (const auto& tensors : {call.ins, call.outs}) {
-    for (const Tensor& t : tensors) {
-      if (t.dtype == DType::f64 || t.dtype == DType::bf16) return false;
-    }
-  }
-  return true;
-}
-
-// No tensor is f64, but for scalars that join the scale of a contract or broadcast.
-inline bool no_f64(const KernelCall& call) {
-  for (const auto& tensors : {call.ins, call.outs}) {
-    for (const Tensor& t : tensors) {
-      if (t.dims > 0 && t.dtype == DType::f64) return false;
-    }
-  }
-  return call.outs[0].dtype != DType::f64;
-}
 
 }  // namespace myriad

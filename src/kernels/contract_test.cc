@@ -1,3 +1,5 @@
+// Contracts of every kind against their definition, point by point; which kernel the table chooses
+// for which labels; and products of all sizes around the edges of tiles.
 #include "kernels/fast/fast.h"
 #include "kernels/trial.h"
 

@@ -1,3 +1,5 @@
+// Elementwise ops and the ops of the loss: fast kernels against the reference within a few
+// roundings, at sizes around the lengths of vectors and blocks, and on values at the edges.
 #include <limits>
 
 #include "kernels/trial.h"

@@ -1,7 +1,12 @@
+// A product of routed rows with the weights of their experts. The rows are sorted by expert, so the
+// rows of one expert are one block of memory and its product is an ordinary contract: with_expert()
+// cuts the tensors of a call down to that block and the expert's weights, and the kernel that the
+// table names for those sizes runs on them. Read kernels/grouped.h first.
 #include "kernels/grouped.h"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "kernels/call.h"
 #include "kernels/loops.h"
@@ -31,13 +36,13 @@ std::string collapsed_labels(const std::string& labels, bool grouped) {
   return rest;
 }
 
-// Rows of `expert`.
+// The range of the rows of one expert.
 Range rows_of(const RowSet& rows, int64_t expert) {
   const auto [lo, hi] = std::equal_range(rows.e, rows.e + rows.n, static_cast<int32_t>(expert));
   return {lo - rows.e, hi - rows.e};
 }
 
-// What one expert sees of a tensor.
+// The part of a tensor that the product of one expert works on.
 Tensor part(Tensor t, const std::string& labels, int64_t expert, Range rows) {
   if (labels.starts_with('Z')) {
     const size_t all = t.bytes();
@@ -53,7 +58,7 @@ Tensor part(Tensor t, const std::string& labels, int64_t expert, Range rows) {
   return t;
 }
 
-// f(the call of one expert).
+// Calls f with the call of one expert.
 template <class F>
 void with_expert(const KernelCall& call, int64_t expert, F f) {
   const Range rows = rows_of(*call.rows, expert);
@@ -102,15 +107,17 @@ LabelSizes collapsed_sizes(const Op& collapsed, const LabelSizes& local, int64_t
 
 // Products too small to be shared are run side by side, the others one after the other on the whole
 // pool. Either way each is cut into the same tiles.
-void run_grouped(const KernelCall& call, DType real, KernelSet set) {
+KernelStatus run_grouped(const KernelCall& call, DType real, const Kernels& kernels) {
   constexpr int64_t kSharedPoints = int64_t{1} << 24;
   const int64_t experts = call.e.size();
+  std::atomic<KernelStatus> status = KernelStatus::ok;
   const auto run = [&](KernelCall each, Pool* pool) {
-    const KernelChoice& choice = choose(*each.op, each.local, real, set);
+    const KernelChoice& choice = kernels.choose(*each.op, each.local, real);
     CHECK(choice.scratch == nullptr, "{} wants scratch", choice.name);
     each.meter = nullptr;  // counted before, on the thread of the rank
     each.pool = pool;
-    choice.run(each);
+    const KernelStatus ended = choice.run(each);
+    if (ended != KernelStatus::ok) status = ended;
   };
   const auto shared = [&](const KernelCall& each) {
     int64_t n = 1;
@@ -128,6 +135,7 @@ void run_grouped(const KernelCall& call, DType real, KernelSet set) {
       if (!shared(each)) run(each, nullptr);
     });
   });
+  return status;
 }
 
 }  // namespace myriad

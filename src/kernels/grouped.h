@@ -16,14 +16,14 @@ bool is_grouped(const Op& op);
 // The op with Z for "ebs" and, if grouped, without the label e of dense ones. CHECKs that dense
 // ones have no other label of the rows.
 Op collapsed(const Op& op);
-// Local sizes of a collapsed op on so many rows.
+// Local sizes of the labels of a collapsed op on `rows` rows.
 LabelSizes collapsed_sizes(const Op& collapsed, const LabelSizes& local, int64_t rows);
 
 // A grouped contract, one product an expert by the kernel that choose() names for its rows.
 // call.op: the collapsed op; call.ins, outs: routed tensors [rows, ...], dense ones with their dim
 // e; call.local: sizes of the collapsed op's labels, Z = all rows; call.rows->n and e (local,
 // sorted); call.e: the experts here. An expert without rows gives zeros where the output is dense.
-// Needs no scratch. Bits do not depend on the workers.
-void run_grouped(const KernelCall& call, DType real, KernelSet set);
+// Needs no scratch. Bits do not depend on the workers. If a product fails, so does the call.
+KernelStatus run_grouped(const KernelCall& call, DType real, const Kernels& kernels);
 
 }  // namespace myriad

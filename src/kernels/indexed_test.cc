@@ -1,3 +1,5 @@
+// Ops with indices on a rank that holds a part of the vocabulary: fast kernels against the
+// reference, indices outside the part, and transposes as transposes.
 #include "kernels/trial.h"
 
 namespace myriad {

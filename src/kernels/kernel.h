@@ -71,13 +71,18 @@ struct KernelCall {
   Pool* pool = nullptr;  // for tiles of a fixed grid; may be null (then in line)
 };
 
+// How a call ended. The kernels of the processor cannot fail; those of a device may, and what they
+// were to write is then undefined. Costs nothing where all is well.
+enum class [[nodiscard]] KernelStatus : uint8_t{ok, device_error};
+const char* name_of(KernelStatus status);  // "a device error"
+
 struct KernelChoice {
-  const char* name;  // "fast.gemm", "ref"
-  // Null if it takes the op, else why not. Only dtypes, labels and local sizes decide: never time
-  // or addresses.
+  const char* name;  // "fast.gemm", "ref": of what runs, for a kernel hands no call to another
+  // Null if it takes the op, else why not. Only dtypes, labels, attributes and local sizes decide:
+  // never values, time or addresses.
   const char* (*declines)(const Op& op, const LabelSizes& local, DType real);
   size_t (*scratch)(const Op& op, const LabelSizes& local, DType real);  // bytes; null: none
-  void (*run)(const KernelCall& call);  // touches and counts itself
+  KernelStatus (*run)(const KernelCall& call);  // touches and counts itself
 };
 
 enum class KernelSet : uint8_t { fast, ref };
@@ -86,5 +91,20 @@ enum class KernelSet : uint8_t { fast, ref };
 std::span<const KernelChoice> choices(Row row);
 // The first choice that does not decline (with KernelSet::ref: the last).
 const KernelChoice& choose(const Op& op, const LabelSizes& local, DType real, KernelSet set);
+
+// Where an executor gets its kernels: a set of the table, or a chooser that names others (those of
+// a device; one that fails, in a test). A chooser is a pure function of its arguments.
+struct Kernels {
+  using Chooser = const KernelChoice& (*)(const Op&, const LabelSizes&, DType real, KernelSet);
+
+  KernelSet set;
+  Chooser chooser;
+
+  Kernels(KernelSet set_ = KernelSet::fast, Chooser chooser_ = myriad::choose)
+      : set(set_), chooser(chooser_) {}
+  const KernelChoice& choose(const Op& op, const LabelSizes& local, DType real) const {
+    return chooser(op, local, real, set);
+  }
+};
 
 }  // namespace myriad

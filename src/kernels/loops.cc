@@ -4,7 +4,7 @@ namespace myriad {
 
 namespace {
 
-// Stride of `label` in a row-major tensor; 0 if it is not there.
+// The stride of `label` in a row-major tensor; 0 if the tensor does not have it.
 int64_t stride_of(const std::string& labels, char label, const LabelSizes& local) {
   int64_t stride = 0, step = 1;
   for (int d = static_cast<int>(labels.size()) - 1; d >= 0; --d) {

@@ -1,3 +1,5 @@
+// Routers: scores, choices with ties and groups, counting, capacity, rounds and the balancing bias,
+// against plain code that follows the definitions.
 #include <algorithm>
 #include <limits>
 #include <numeric>

@@ -17,7 +17,7 @@ void check_covers(const Tensor& dense, Range b, Range s) {
         s.hi, dense.lo[0], dense.size[0], dense.lo[1], dense.size[1]);
 }
 
-// f(local e, b, s) for each pair of the box, in the order (b, s).
+// Calls f(local e, b, s) for each pair of the box, in the order (b, s).
 template <class F>
 void each_pair(const Tensor& choices, Range e, Range b, Range s, F f) {
   check_covers(choices, b, s);

@@ -1,4 +1,4 @@
-// The pairs (e, b, s) that choices "bsj" name, and where they lie in dense tensors.
+// The pairs (e, b, s) that choices "bsj" name, and where they are in dense tensors.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace myriad {
 // none; no token chooses an expert twice.
 void enumerate_rows(const Tensor& choices, Range e, Range b, Range s, std::vector<int32_t>& row_e,
                     std::vector<int32_t>& row_b, std::vector<int32_t>& row_s);
-// How many there are.
+// How many pairs the box has.
 int64_t count_rows(const Tensor& choices, Range e, Range b, Range s);
 
 // The token of row i of a call's routed rows, as an index into the leading dims b, s of a dense

@@ -1,3 +1,5 @@
+// Routed rows: their enumeration, the ops between tokens and rows, and products by expert, against
+// definitions that look at one pair at a time.
 #include "kernels/rows.h"
 
 #include <algorithm>
@@ -230,6 +232,47 @@ TEST(Rows, DispatchAndCombine) {
   }
 }
 
+// The output may cover more than the rows' box: what lies outside is zero.
+TEST(Rows, CombineIntoMoreTokens) {
+  const Case c = {6, 2, {0, 6}, {2, 4}, {3, 10}, 5};
+  const Block choices = choices_of(c, 4);
+  const Lists lists = listed(c, choices);
+  const RowSet rows = lists.set();
+  for (DType real : {DType::f32, DType::bf16}) {
+    const Trial m = routed(Row::combine, "ebsd,bsj->bsd", c, rows, choices, real);
+    const Block exact = m.run_ref()[0];
+    Block wide;
+    wide.make(real, "bsd", {"bsd", {5, 12, 5}});
+    wide.tensor.lo[0] = 1, wide.tensor.lo[1] = 1;
+    const Tensor ins[] = {m.ins[0].tensor, choices.tensor}, outs[] = {wide.tensor};
+    const KernelChoice& kernel = choose(m.op, m.op.size, DType::f32, KernelSet::fast);
+    EXPECT_STREQ(kernel.name, "fast.combine");
+    std::vector<std::byte> scratch(kernel.scratch(m.op, m.op.size, DType::f32));
+    const KernelCall call{.op = &m.op,
+                          .ins = ins,
+                          .outs = outs,
+                          .local = m.op.size,
+                          .scratch = scratch.data(),
+                          .scratch_bytes = scratch.size(),
+                          .rows = &rows,
+                          .e = c.e,
+                          .b = c.b,
+                          .s = c.s};
+    EXPECT_EQ(kernel.run(call), KernelStatus::ok);
+    for (int64_t b = 0; b < 5; ++b) {
+      for (int64_t s = 0; s < 12; ++s) {
+        const int64_t in_b = b + 1 - c.b.lo, in_s = s + 1 - c.s.lo;
+        const bool inside = in_b >= 0 && in_b < 2 && in_s >= 0 && in_s < 7;
+        for (int64_t d = 0; d < 5; ++d) {
+          ASSERT_EQ(wide.at((b * 12 + s) * 5 + d),
+                    inside ? exact.at((in_b * 7 + in_s) * 5 + d) : 0);
+        }
+      }
+    }
+    EXPECT_TRUE(wide.guarded());
+  }
+}
+
 TEST(Rows, WeightsThereAndBack) {
   for (const Case& c : kCases) {
     for (DType real : {DType::f32, DType::f64}) {
@@ -265,15 +308,15 @@ TEST(Rows, DenseTensorCoversMore) {
     for (int64_t i = 0; i < 5 * 12 * 4; ++i) wide.set(i, static_cast<double>(i));
     wide.tensor.lo[0] = 1;
     const Tensor ins[] = {wide.tensor, choices.tensor}, outs[] = {narrow.tensor};
-    choose(d.op, d.op.size, d.real, set)
-        .run({.op = &d.op,
-              .ins = ins,
-              .outs = outs,
-              .local = d.op.size,
-              .rows = &rows,
-              .e = c.e,
-              .b = c.b,
-              .s = c.s});
+    const KernelCall call{.op = &d.op,
+                          .ins = ins,
+                          .outs = outs,
+                          .local = d.op.size,
+                          .rows = &rows,
+                          .e = c.e,
+                          .b = c.b,
+                          .s = c.s};
+    EXPECT_EQ(choose(d.op, d.op.size, d.real, set).run(call), KernelStatus::ok);
     for (int64_t i = 0; i < rows.n; ++i) {
       const int64_t token = (rows.b[i] + 1) * 12 + rows.s[i] + 3;
       for (int64_t k = 0; k < 4; ++k)
@@ -318,10 +361,10 @@ struct Group {
                     .e = {7, 7 + trial.op.size.at('e')},
                     .pool = pool};
     if (is_grouped(trial.op)) {
-      run_grouped(call, trial.real, set);
+      EXPECT_EQ(run_grouped(call, trial.real, set), KernelStatus::ok);
     } else {
       call.rows = nullptr;
-      choose(op, call.local, trial.real, set).run(call);
+      EXPECT_EQ(choose(op, call.local, trial.real, set).run(call), KernelStatus::ok);
     }
     EXPECT_TRUE(out.guarded());
     return out;

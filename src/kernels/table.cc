@@ -1,4 +1,8 @@
-// Which kernels a row has, in order of preference.
+// The table of kernels: for every op those that can run it, in order of preference, the reference
+// last. choose() takes the first that does not decline. A kernel declines for reasons of types,
+// labels, attributes and local sizes (fast/declines.cc, and beside the contracts in
+// fast/contract.cc and fast/reduce.cc), and it runs whatever it did not decline, so that the name
+// of a choice is the name of what runs. Read kernels/kernel.h first.
 #include <iterator>
 #include <string_view>
 
@@ -20,91 +24,110 @@ struct Entry {
 
 const char* never(const Op&, const LabelSizes&, DType) { return nullptr; }
 
-using Run = void (*)(const KernelCall&);
+using Declines = const char* (*)(const Op&, const LabelSizes&, DType);
 using Scratch = size_t (*)(const Op&, const LabelSizes&, DType);
 
-constexpr KernelChoice plain(Run run, Scratch scratch = nullptr) {
-  return {"ref", never, scratch, run};
+// A kernel of the processor cannot fail: bad sizes are a CHECK.
+template <void (*kernel)(const KernelCall&)>
+KernelStatus run(const KernelCall& call) {
+  kernel(call);
+  return KernelStatus::ok;
 }
-constexpr KernelChoice quick(const char* name, Run run, Scratch scratch = nullptr) {
-  return {name, fast::takes_f32, scratch, run};
+
+template <void (*kernel)(const KernelCall&)>
+constexpr KernelChoice plain(Scratch scratch = nullptr) {
+  return {"ref", never, scratch, run<kernel>};
 }
-// Also on bf16 storage.
-constexpr KernelChoice either(const char* name, Run run, Scratch scratch = nullptr) {
-  return {name, fast::takes_f32_or_bf16, scratch, run};
+template <void (*kernel)(const KernelCall&)>
+constexpr KernelChoice fast_if(const char* name, Declines declines, Scratch scratch = nullptr) {
+  return {name, declines, scratch, run<kernel>};
+}
+// A kernel that takes every call on f32 tensors.
+template <void (*kernel)(const KernelCall&)>
+constexpr KernelChoice quick(const char* name, Scratch scratch = nullptr) {
+  return {name, fast::takes_f32, scratch, run<kernel>};
+}
+// A kernel that takes every call on tensors of f32 or bf16.
+template <void (*kernel)(const KernelCall&)>
+constexpr KernelChoice either(const char* name, Scratch scratch = nullptr) {
+  return {name, fast::takes_f32_or_bf16, scratch, run<kernel>};
 }
 
 // Rows without a fast kernel work on one number a token or less, or copy.
 constexpr Entry kTable[] = {
     {Row::contract,
      6,
-     {{"fast.few", fast::few_declines, nullptr, fast::few},
-      {"fast.gemm", fast::gemm_declines, nullptr, fast::gemm},
-      {"fast.map", fast::map_declines, nullptr, fast::map},
-      {"fast.dot", fast::dot_declines, nullptr, fast::dot},
-      {"fast.columns", fast::columns_declines, nullptr, fast::columns},
-      plain(ref::contract)}},
+     {fast_if<fast::few>("fast.few", fast::few_declines),
+      fast_if<fast::gemm>("fast.gemm", fast::gemm_declines),
+      fast_if<fast::map>("fast.map", fast::map_declines),
+      fast_if<fast::dot>("fast.dot", fast::dot_declines),
+      fast_if<fast::columns>("fast.columns", fast::columns_declines), plain<ref::contract>()}},
     {Row::broadcast,
      2,
-     {{"fast.map", fast::map_declines, nullptr, fast::map}, plain(ref::broadcast)}},
-    {Row::add, 2, {either("fast.add", fast::add), plain(ref::add)}},
-    {Row::cast, 2, {either("fast.cast", fast::cast), plain(ref::cast)}},
-    {Row::rsqrt, 1, {plain(ref::rsqrt)}},
-    {Row::recip, 1, {plain(ref::recip)}},
-    {Row::log, 1, {plain(ref::log)}},
-    {Row::silu, 2, {either("fast.silu", fast::silu), plain(ref::silu)}},
-    {Row::silu_grad, 2, {either("fast.silu_grad", fast::silu_grad), plain(ref::silu_grad)}},
-    {Row::sigmoid, 2, {quick("fast.sigmoid", fast::sigmoid), plain(ref::sigmoid)}},
-    {Row::sigmoid_grad, 1, {plain(ref::sigmoid_grad)}},
-    {Row::gelu, 2, {either("fast.gelu", fast::gelu), plain(ref::gelu)}},
-    {Row::gelu_grad, 2, {either("fast.gelu_grad", fast::gelu_grad), plain(ref::gelu_grad)}},
-    {Row::softmax, 2, {quick("fast.softmax", fast::softmax), plain(ref::softmax)}},
-    {Row::max_stop, 2, {either("fast.max_stop", fast::max_stop), plain(ref::max_stop)}},
-    {Row::sum_exp, 2, {either("fast.sum_exp", fast::sum_exp), plain(ref::sum_exp)}},
-    {Row::exp_scale, 2, {either("fast.exp_scale", fast::exp_scale), plain(ref::exp_scale)}},
-    {Row::pick, 1, {plain(ref::pick)}},
-    {Row::unpick, 2, {either("fast.unpick", fast::unpick), plain(ref::unpick)}},
+     {fast_if<fast::map>("fast.map", fast::map_declines), plain<ref::broadcast>()}},
+    {Row::add, 2, {fast_if<fast::add>("fast.add", fast::add_declines), plain<ref::add>()}},
+    {Row::cast, 2, {either<fast::cast>("fast.cast"), plain<ref::cast>()}},
+    {Row::rsqrt, 1, {plain<ref::rsqrt>()}},
+    {Row::recip, 1, {plain<ref::recip>()}},
+    {Row::log, 1, {plain<ref::log>()}},
+    {Row::silu, 2, {either<fast::silu>("fast.silu"), plain<ref::silu>()}},
+    {Row::silu_grad, 2, {either<fast::silu_grad>("fast.silu_grad"), plain<ref::silu_grad>()}},
+    {Row::sigmoid, 2, {quick<fast::sigmoid>("fast.sigmoid"), plain<ref::sigmoid>()}},
+    {Row::sigmoid_grad, 1, {plain<ref::sigmoid_grad>()}},
+    {Row::gelu, 2, {either<fast::gelu>("fast.gelu"), plain<ref::gelu>()}},
+    {Row::gelu_grad, 2, {either<fast::gelu_grad>("fast.gelu_grad"), plain<ref::gelu_grad>()}},
+    {Row::softmax, 2, {quick<fast::softmax>("fast.softmax"), plain<ref::softmax>()}},
+    {Row::max_stop, 2, {either<fast::max_stop>("fast.max_stop"), plain<ref::max_stop>()}},
+    {Row::sum_exp, 2, {either<fast::sum_exp>("fast.sum_exp"), plain<ref::sum_exp>()}},
+    {Row::exp_scale, 2, {either<fast::exp_scale>("fast.exp_scale"), plain<ref::exp_scale>()}},
+    {Row::pick, 1, {plain<ref::pick>()}},
+    {Row::unpick,
+     2,
+     {fast_if<fast::unpick>("fast.unpick", fast::unpick_declines), plain<ref::unpick>()}},
     {Row::topk,
      2,
-     {quick("fast.topk", fast::topk, ref::topk_scratch), plain(ref::topk, ref::topk_scratch)}},
-    {Row::count, 1, {plain(ref::count)}},
-    {Row::fits, 1, {plain(ref::fits, ref::experts_scratch)}},
-    {Row::window, 1, {plain(ref::window, ref::experts_scratch)}},
-    {Row::rounds, 1, {plain(ref::rounds, ref::experts_scratch)}},
-    {Row::dispatch, 2, {either("fast.dispatch", fast::dispatch), plain(ref::dispatch)}},
+     {fast_if<fast::topk>("fast.topk", fast::topk_declines), plain<ref::topk>(ref::topk_scratch)}},
+    {Row::count, 1, {plain<ref::count>()}},
+    {Row::fits, 1, {plain<ref::fits>(ref::experts_scratch)}},
+    {Row::window, 1, {plain<ref::window>(ref::experts_scratch)}},
+    {Row::rounds, 1, {plain<ref::rounds>(ref::experts_scratch)}},
+    {Row::dispatch, 2, {either<fast::dispatch>("fast.dispatch"), plain<ref::dispatch>()}},
     {Row::combine,
      2,
-     {either("fast.combine", fast::combine, fast::combine_scratch), plain(ref::combine)}},
-    {Row::leads, 1, {plain(ref::leads)}},
-    {Row::spread, 1, {plain(ref::spread)}},
-    {Row::collapse, 1, {plain(ref::collapse)}},
-    {Row::dispatch_w, 1, {plain(ref::dispatch_w)}},
-    {Row::collect_w, 1, {plain(ref::collect_w)}},
-    {Row::balance, 1, {plain(ref::balance)}},
-    {Row::valid, 1, {plain(ref::valid)}},
-    {Row::gather_rows, 2, {either("fast.gather_rows", fast::gather_rows), plain(ref::gather_rows)}},
+     {either<fast::combine>("fast.combine", fast::combine_scratch), plain<ref::combine>()}},
+    {Row::leads, 1, {plain<ref::leads>()}},
+    {Row::spread, 1, {plain<ref::spread>()}},
+    {Row::collapse, 1, {plain<ref::collapse>()}},
+    {Row::dispatch_w, 1, {plain<ref::dispatch_w>()}},
+    {Row::collect_w, 1, {plain<ref::collect_w>()}},
+    {Row::balance, 1, {plain<ref::balance>()}},
+    {Row::valid, 1, {plain<ref::valid>()}},
+    {Row::gather_rows,
+     2,
+     {either<fast::gather_rows>("fast.gather_rows"), plain<ref::gather_rows>()}},
     {Row::scatter_rows,
      2,
-     {either("fast.scatter_rows", fast::scatter_rows), plain(ref::scatter_rows)}},
-    {Row::place_rows, 1, {plain(ref::place_rows)}},
-    {Row::rope, 2, {either("fast.rope", fast::rope), plain(ref::rope)}},
+     {fast_if<fast::scatter_rows>("fast.scatter_rows", fast::scatter_rows_declines),
+      plain<ref::scatter_rows>()}},
+    {Row::place_rows, 1, {plain<ref::place_rows>()}},
+    {Row::rope, 2, {fast_if<fast::rope>("fast.rope", fast::rope_declines), plain<ref::rope>()}},
     {Row::attention,
      2,
-     {either("fast.attention", fast::attention, fast::attention_scratch),
-      plain(ref::attention, ref::attention_scratch)}},
+     {either<fast::attention>("fast.attention", fast::attention_scratch),
+      plain<ref::attention>(ref::attention_scratch)}},
     {Row::attention_grad,
      2,
-     {either("fast.attention_grad", fast::attention_grad, fast::attention_grad_scratch),
-      plain(ref::attention_grad, ref::attention_grad_scratch)}},
-    {Row::slice, 1, {plain(ref::slice)}},
-    {Row::pad, 1, {plain(ref::pad)}},
+     {either<fast::attention_grad>("fast.attention_grad", fast::attention_grad_scratch),
+      plain<ref::attention_grad>(ref::attention_grad_scratch)}},
+    {Row::slice, 1, {plain<ref::slice>()}},
+    {Row::pad, 1, {plain<ref::pad>()}},
     {Row::sum_exact,
      2,
-     {{"fast.sum_exact", fast::sum_exact_declines, fast::sum_exact_scratch, fast::sum_exact},
-      plain(ref::sum_exact)}},
-    {Row::clip, 1, {plain(ref::clip)}},
-    {Row::settle_exact, 1, {plain(ref::settle_exact)}},
-    {Row::adamw, 2, {quick("fast.adamw", fast::adamw), plain(ref::adamw)}},
+     {fast_if<fast::sum_exact>("fast.sum_exact", fast::sum_exact_declines, fast::sum_exact_scratch),
+      plain<ref::sum_exact>()}},
+    {Row::clip, 1, {plain<ref::clip>()}},
+    {Row::settle_exact, 1, {plain<ref::settle_exact>()}},
+    {Row::adamw, 2, {quick<fast::adamw>("fast.adamw"), plain<ref::adamw>()}},
     {Row::read},  // the executor moves state itself
     {Row::write},
     {Row::accum},
@@ -126,6 +149,10 @@ static_assert(
     "each row but read, write and accum has kernels, in the order of Row, a reference last");
 
 }  // namespace
+
+const char* name_of(KernelStatus status) {
+  return status == KernelStatus::ok ? "ok" : "a device error";
+}
 
 std::span<const KernelChoice> choices(Row row) {
   const Entry& e = kTable[static_cast<int>(row)];

@@ -134,7 +134,7 @@ struct Trial {
     std::vector<std::byte> scratch(call.scratch_bytes + 2 * kAlignment, std::byte{0xff});
     auto at = reinterpret_cast<size_t>(scratch.data());
     call.scratch = scratch.data() + (kAlignment - at % kAlignment) % kAlignment;
-    kernel.run(call);
+    EXPECT_EQ(kernel.run(call), KernelStatus::ok);
     for (const std::byte* p = call.scratch + call.scratch_bytes;
          p != scratch.data() + scratch.size(); ++p) {
       EXPECT_EQ(*p, std::byte{0xff}) << "scratch overrun";

@@ -202,7 +202,7 @@ struct Executor::Rank : Task, Machine {
       run.collapsed = std::make_unique<Op>(collapsed(op));
       return run;
     }
-    run.choice = &choose(op, run.local, body.graph->real, s.options.kernels);
+    run.choice = &s.options.kernels.choose(op, run.local, body.graph->real);
     run.scratch = run.choice->scratch ? run.choice->scratch(op, run.local, body.graph->real) : 0;
     return run;
   }
@@ -437,8 +437,7 @@ struct Executor::Rank : Task, Machine {
   Progress step(const At& at, const Action& a, const LoweredBody& body, const Step& step) override {
     switch (step.kind) {
       case StepKind::run:
-        run_op(at, a, body, step);
-        break;
+        return run_op(at, a, body, step);
       case StepKind::move:
         if (sends(step.what)) return move_and_wait(at, a, body, step);
         move_here(at, a, step);
@@ -486,7 +485,7 @@ struct Executor::Rank : Task, Machine {
   // What a call of the communicator means for the walk.
   Progress going_on(Progress p, const Action& a) {
     if (p == Progress::failed)
-      failure = fmt::format("rank {} in {}: {}", rank, show(a, s.program), s.comm->failure());
+      return fail(fmt::format("rank {} in {}: {}", rank, show(a, s.program), s.comm->failure()));
     return p == Progress::done ? Progress::advanced : p;
   }
 
@@ -494,7 +493,7 @@ struct Executor::Rank : Task, Machine {
     return *buffer(a.ins[body.rounds]).as<int32_t>();
   }
 
-  void run_op(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
+  Progress run_op(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
     const PreparedBody::Run& run = bodies[a.body].steps[at.step];
     if (body.ops[step.op].row == Row::window) rows.clear();
     ins.clear();
@@ -519,14 +518,27 @@ struct Executor::Rank : Task, Machine {
       call.b = box.b;
       call.s = box.s;
     }
+    KernelStatus status;
     if (run.choice) {
-      run.choice->run(call);
+      status = run.choice->run(call);
     } else {
       call.op = run.collapsed.get();
-      run_on_rows(call, body.graph->real, s.options.kernels);
+      status = run_on_rows(call, body.graph->real, s.options.kernels);
+    }
+    if (status != KernelStatus::ok) {
+      return fail(fmt::format("{} on rank {} in {} (unit {}, micro-batch {}): {}", name_of(status),
+                              rank, body.name, a.unit, a.micro_batch,
+                              show(body.ops[step.op], *body.graph)));
     }
     ++ops[static_cast<int>(body.ops[step.op].row)];
     if (s.check_finite && bad.name.empty()) look(at, a, body, step);
+    return Progress::advanced;
+  }
+
+  // The pool then stops the other ranks.
+  Progress fail(std::string reason) {
+    failure = std::move(reason);
+    return Progress::failed;
   }
 
   void look(const At& at, const Action& a, const LoweredBody& body, const Step& step) {
@@ -625,13 +637,13 @@ Executor::Executor(const Program& program, std::vector<MemoryPlan> plans, Arenas
 Executor::~Executor() = default;
 
 Outcome Executor::step(const Feed& feed) {
-  const auto failure = [this] {
+  const auto failure = [this]() -> Outcome {  // the lowest rank's, if several failed at once
     for (const auto& r : ranks_) {
-      if (!r->failure.empty()) return r->failure;
+      if (!r->failure.empty()) return {r->failure};
     }
-    return std::string();
+    return {};
   };
-  if (std::string why = failure(); !why.empty()) return {why};
+  if (Outcome before = failure(); !before.ok()) return before;
   shared_->feed = &feed;
   shared_->comm->reset_traffic();
   std::vector<Task*> tasks;
@@ -646,7 +658,7 @@ Outcome Executor::step(const Feed& feed) {
     tasks.push_back(r.get());
   }
   Outcome outcome = shared_->pool.run(tasks, shared_->options.stall_seconds);
-  if (std::string why = failure(); !why.empty()) return {why};
+  if (Outcome failed = failure(); !failed.ok()) return failed;
   if (!outcome.ok()) outcome.reason.append("\n").append(shared_->comm->waiting());
   return outcome;
 }

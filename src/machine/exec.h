@@ -42,7 +42,7 @@ using Feed =
 using Tap = std::function<void(int rank, const Action& action, int buffer, const Tensor& value)>;
 
 struct ExecOptions {
-  KernelSet kernels = KernelSet::fast;
+  Kernels kernels;
   double stall_seconds = 60;
   // Between the ranks; none: make_threads_communicator.
   std::function<std::unique_ptr<Communicator>(int ranks, int ranks_per_node)> communicator = {};
@@ -64,8 +64,10 @@ class Executor {
            ExecOptions options = {});
   ~Executor();
 
-  // One step. The reason if it stalled: who waits for whom; if the communicator failed: which rank
-  // could not go on in which action, and why. After a failure every later step fails likewise.
+  // One step. If it stalled, the reason says who waits for whom; if a kernel failed, which op of
+  // which body on which rank; if the communicator failed, which rank could not go on in which
+  // action. A failure leaves ranks in the middle of their transfers, so every later step returns
+  // the same one: what goes on needs a new executor.
   Outcome step(const Feed& feed);
 
   // What the last step computed, sent and touched, counted where it happened.

@@ -36,7 +36,7 @@ void RowChoice::take(const BoxRows& rows, const Box3& within) {
   list = {static_cast<int64_t>(index_.size()), index_.data()};
 }
 
-void run_on_rows(KernelCall call, DType real, KernelSet set) {
+KernelStatus run_on_rows(KernelCall call, DType real, const Kernels& kernels) {
   call.local = collapsed_sizes(*call.op, call.local, call.rows->n);
   const bool dense_experts = [&] {
     for (const auto* tensors : {&call.ins, &call.outs}) {
@@ -47,10 +47,10 @@ void run_on_rows(KernelCall call, DType real, KernelSet set) {
     }
     return false;
   }();
-  if (dense_experts) return run_grouped(call, real, set);
-  const KernelChoice& choice = choose(*call.op, call.local, real, set);
+  if (dense_experts) return run_grouped(call, real, kernels);
+  const KernelChoice& choice = kernels.choose(*call.op, call.local, real);
   call.scratch_bytes = choice.scratch ? choice.scratch(*call.op, call.local, real) : 0;
-  choice.run(call);
+  return choice.run(call);
 }
 
 }  // namespace myriad

@@ -47,6 +47,6 @@ struct RowChoice {
 
 // An op on routed rows (works_on_rows), once it is known how many there are. call.op is the
 // collapsed op (kernels/grouped.h), call.local the local sizes of the labels of the op itself.
-void run_on_rows(KernelCall call, DType real, KernelSet set);
+KernelStatus run_on_rows(KernelCall call, DType real, const Kernels& kernels);
 
 }  // namespace myriad

@@ -45,7 +45,7 @@ struct CacheShape {
 //   balance_coef, z_coef     real, of moe: the coefficient / number of micro-batches in the step,
 //                            gradients of "aux" and "zloss"
 //   factor, lr, left1, left2 f64, of update bodies; left1 = 1 - beta1^step, left2 = 1 - beta2^step
-//   live                     f64, of finish: 1, or NaN for no update in this step
+//   live                     f64, of finish: 0 for no update in this step, else anything (1)
 //
 // finish.update outputs f64 scalars "factor", "norm" (before clipping), "loss" (sum over targets)
 // and, if their coefficients are not 0, "aux" and "zloss": the plain router losses, summed over

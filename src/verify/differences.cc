@@ -100,13 +100,16 @@ void Evaluator::run_op(const Op& op) {
   if (works_on_rows(op)) {
     const Op plain = collapsed(op);
     call.op = &plain;
-    return run_on_rows(call, graph_->real, KernelSet::ref);
+    const KernelStatus status = run_on_rows(call, graph_->real, KernelSet::ref);
+    CHECK(status == KernelStatus::ok, "{}", name_of(status));
+    return;
   }
   const KernelChoice& kernel = choose(op, op.size, graph_->real, KernelSet::ref);
   call.scratch_bytes = kernel.scratch ? kernel.scratch(op, op.size, graph_->real) : 0;
   std::vector<std::byte> scratch;
   call.scratch = aligned(scratch, call.scratch_bytes);
-  kernel.run(call);
+  const KernelStatus status = kernel.run(call);
+  CHECK(status == KernelStatus::ok, "{}", name_of(status));
 }
 
 double central_difference(const std::function<double()>& f, double& x, double step) {

@@ -1,7 +1,9 @@
-// Attention by tiles of queries against tiles of keys, with running maximum and sum (Milakov and
-// Gimelshein 2018; Dao et al. 2022). Products go through the matrix library. A pair of tiles in
-// which no key is visible is passed over: it would add zeros. FLOPs are counted for the full square
-// all the same.
+// Attention by tiles of queries against tiles of keys, with an online softmax: a running maximum
+// and a running sum for each query (Milakov and Gimelshein 2018; Dao et al. 2022). So the scores of
+// one pair of tiles are all that is held at a time. The products go through the matrix library. A
+// pair of tiles in which no key is visible is skipped, for it would add zeros; the FLOPs are
+// counted for the full square all the same. Tensors in bf16 are widened into the scratch first
+// (Wide). Read ref/attention.cc first, which states the same by definition.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +13,6 @@
 #include "kernels/fast/floats.h"
 #include "kernels/fast/matrix.h"
 #include "kernels/fast/vector.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
@@ -40,7 +41,7 @@ Dims dims_of(const LabelSizes& local) {
           local.at('h'), local.at('t'), local.at('u')};
 }
 
-// pos_q, pos_k, doc_q, doc_k.
+// The positions and documents of queries and keys, in the order of the operands.
 struct Where {
   const int32_t *pos_q, *pos_k, *doc_q, *doc_k;
   explicit Where(std::span<const Tensor> t)
@@ -59,7 +60,8 @@ struct Range {
 
 enum class Sight { none, some, all };
 
-// Of n keys from `key` on for m queries from `query` on, by bounds: `none` and `all` are certain.
+// How many of the n keys from `key` on the m queries from `query` on can see. Decided by the bounds
+// of positions and documents: `none` and `all` are certain, `some` may be either.
 Sight sight(const Where& w, int64_t query, int64_t m, int64_t key, int64_t n) {
   const Range pos_q(w.pos_q + query, m), doc_q(w.doc_q + query, m);
   const Range pos_k(w.pos_k + key, n), doc_k(w.doc_k + key, n);
@@ -70,7 +72,7 @@ Sight sight(const Where& w, int64_t query, int64_t m, int64_t key, int64_t n) {
 
 size_t align(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// A call whose bf16 tensors stand in f32 at the start of its scratch.
+// A call whose bf16 tensors are held in f32 at the start of its scratch.
 class Wide {
  public:
   KernelCall call;
@@ -91,7 +93,7 @@ class Wide {
   }
   Wide(const Wide&) = delete;
 
-  // Brings the outputs to where they belong.
+  // Rounds the outputs and stores them where they belong.
   void finish() const {
     for (size_t o = 0; o < given_.outs.size(); ++o) {
       if (given_.outs[o].dtype != DType::bf16) continue;
@@ -134,7 +136,7 @@ class Wide {
   Tensor ins_[kMost], outs_[kMost];
 };
 
-// forward
+// The forward pass.
 
 struct Forward {
   Dims d;
@@ -162,7 +164,8 @@ size_t forward_slot(const Dims& d) {
   return align(sizeof(float) * static_cast<size_t>(d.tile_floats()));
 }
 
-// Scores of one pair of tiles -> weights; rescales what `o` holds to the new maxima.
+// Turns the scores of one pair of tiles into weights, and rescales what `o` holds to the new
+// maxima.
 void soften(const Forward& f, float* z, int64_t m, int64_t n, int64_t b, int64_t s0, int64_t t0,
             bool all, bool first, float* max, float* sum, float* o) {
   const vec::KeyTile keys{f.w.pos_k + b * f.d.t + t0, f.w.doc_k + b * f.d.t + t0, all};
@@ -212,7 +215,7 @@ void attend_tile(const Forward& f, int64_t tile, float* z) {
   }
 }
 
-// backward
+// The backward pass.
 
 struct Backward {
   Dims d;
@@ -268,7 +271,7 @@ void grad_pair(const Backward& f, int64_t b, int64_t g, int64_t r, int64_t s0, i
   matrix_product(false, false, m, d.h, n, 1, dz, n, k, k_step, 1, f.dq + row * d.h, q_step);
 }
 
-// All of one (b, g): dk and dv are summed over (r, tile of queries) in this order.
+// All gradients of one (b, g). dk and dv are summed over (r, tile of queries), in this order.
 void grad_group(const Backward& f, int64_t b, int64_t g, float* z) {
   const Dims& d = f.d;
   float* dz = z + forward_slot(d) / sizeof(float);

@@ -1,11 +1,17 @@
+// Contracts that are matrix products. read_product() finds out whether the labels of the operands
+// part into rows, columns and contracted ones that lie one after the other in memory; then no
+// operand has to be copied or transposed, and the contract is one call of the matrix library with
+// strides. Products of few rows, which generation makes one after the other, have a kernel of their
+// own, whose sums do not depend on how many rows come together. Read fast/fast.h first; the
+// products themselves are in fast/matrix.cc and fast/vector_few.cc.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
+#include "kernels/fast/floats.h"
 #include "kernels/fast/matrix.h"
 #include "kernels/fast/vector.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
@@ -20,7 +26,8 @@ struct Product {
 
 bool in(std::string_view labels, char c) { return labels.find(c) != std::string_view::npos; }
 
-// The letters of `labels` that are (not) in `other`, if they are a run at its start or end.
+// Splits the letters of `labels` into those that `other` has as well (shared) and those that it has
+// not (own). `ok` if each of the two is one run.
 struct Split {
   bool ok = false, shared_first = false;
   std::string_view own, shared;
@@ -36,7 +43,7 @@ Split split(std::string_view labels, std::string_view other) {
   return {true, shared_first, shared_first ? second : first, shared_first ? first : second};
 }
 
-// Null if `p` is filled, else the reason.
+// Fills `p` and returns null, or returns the reason why the op is no matrix product.
 const char* read_product(const Op& op, Product& p) {
   int count = 0;
   for (size_t i = 0; i < op.in_labels.size(); ++i) {
@@ -86,10 +93,7 @@ const char* few_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void few(const KernelCall& call) {
-  const auto wide = [](const Tensor& t) { return t.dims == 0 || t.dtype == DType::f32; };
-  if (!std::all_of(call.ins.begin(), call.ins.end(), wide) || !wide(call.outs[0]))
-    return ref::contract(call);
-  begin(call);
+  begin_f32(call);
   Product p;
   CHECK(read_product(*call.op, p) == nullptr);
   const int64_t n = size_of_labels(call.local, p.n), k = size_of_labels(call.local, p.k);
@@ -117,8 +121,7 @@ const char* gemm_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void gemm(const KernelCall& call) {
-  if (!no_f64(call)) return ref::contract(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   Product p;
   CHECK(read_product(*call.op, p) == nullptr);
   const int64_t m = size_of_labels(call.local, p.m), n = size_of_labels(call.local, p.n);

@@ -1,3 +1,7 @@
+// Ops that work on single elements or on single rows: sums, casts, activations, the softmax of the
+// loss, rotary positions and the optimizer. Each cuts its output into fixed blocks, which workers
+// share, and gives rows of f32 to the primitives of fast/vector.h; bf16 goes through small buffers
+// (fast/floats.h, to be read first).
 #include <cmath>
 #include <limits>
 
@@ -5,7 +9,6 @@
 #include "kernels/fast/fast.h"
 #include "kernels/fast/floats.h"
 #include "kernels/fast/vector.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
@@ -17,7 +20,8 @@ struct LogitRows {
   explicit LogitRows(const Tensor& logits) : z(logits), rows(1), v(z.size[z.dims - 1]) {
     for (int d = 0; d + 1 < z.dims; ++d) rows *= z.size[d];
   }
-  // f(floats, n, place in the tensor): the whole row, or what fits a buffer at a time.
+  // Calls f(floats, n, place in the tensor) for a row: once where it is f32, else for each piece
+  // that fits a buffer.
   template <class F>
   void each_piece(int64_t row, F&& f) const {
     if (z.dtype == DType::f32) return f(z.as<float>() + row * v, v, row * v);
@@ -35,65 +39,70 @@ void rotate_neighbours(const float* in, const float* c, const float* s, float* o
   }
 }
 
+// An optimizer step without an update: what goes in comes out, bit for bit.
+void keep_state(const KernelCall& call) {
+  constexpr int kFrom[] = {0, 2, 3};  // the operands p, m and v
+  for (size_t o = 0; o < call.outs.size(); ++o) {
+    const Tensor &from = call.ins[kFrom[o]], &to = call.outs[o];
+    if (from.data == to.data) continue;
+    parallel_blocks(call.pool, to.elements(), 1, [&](int64_t lo, int64_t hi) {
+      std::copy_n(from.as<float>() + lo, hi - lo, to.as<float>() + lo);
+    });
+  }
+}
+
 }  // namespace
 
 void add(const KernelCall& call) {
-  constexpr size_t kMost = 16;
-  if (!no_f64(call) || call.ins.size() > kMost) return ref::add(call);
-  begin(call);
+  begin_f32_or_bf16(call);
+  CHECK(call.ins.size() <= kMostTerms, "a sum of {} operands", call.ins.size());
   const int operands = static_cast<int>(call.ins.size());
   parallel_blocks(call.pool, call.outs[0].elements(), 1, [&](int64_t lo, int64_t hi) {
-    float buffers[kMost + 1][kChunk];
+    float buffers[kMostTerms + 1][kChunk];
     in_chunks(lo, hi, [&](int64_t at, int64_t n) {
-      const float* in[kMost];
+      const float* in[kMostTerms];
       for (int k = 0; k < operands; ++k) in[k] = load_row(call.ins[k], at, n, buffers[k]);
-      vec::add_row(in, operands, target_row(call.outs[0], at, buffers[kMost]), n);
-      finish_row(call.outs[0], at, n, buffers[kMost]);
+      vec::add_row(in, operands, target_row(call.outs[0], at, buffers[kMostTerms]), n);
+      finish_row(call.outs[0], at, n, buffers[kMostTerms]);
     });
   });
 }
 
 void cast(const KernelCall& call) {
-  if (!no_f64(call)) return ref::cast(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   map_floats<1>(call, [](const float* const* in, float* out, int64_t n) {
     if (in[0] != out) std::copy_n(in[0], n, out);
   });
 }
 
 void silu(const KernelCall& call) {
-  if (!no_f64(call)) return ref::silu(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   map_floats<1>(
       call, [](const float* const* in, float* out, int64_t n) { vec::silu_row(in[0], out, n); });
 }
 
 void silu_grad(const KernelCall& call) {
-  if (!no_f64(call)) return ref::silu_grad(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   map_floats<2>(call, [](const float* const* in, float* out, int64_t n) {
     vec::silu_grad_row(in[0], in[1], out, n);
   });
 }
 
 void gelu(const KernelCall& call) {
-  if (!no_f64(call)) return ref::gelu(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   map_floats<1>(
       call, [](const float* const* in, float* out, int64_t n) { vec::gelu_row(in[0], out, n); });
 }
 
 void gelu_grad(const KernelCall& call) {
-  if (!no_f64(call)) return ref::gelu_grad(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   map_floats<2>(call, [](const float* const* in, float* out, int64_t n) {
     vec::gelu_grad_row(in[0], in[1], out, n);
   });
 }
 
 void max_stop(const KernelCall& call) {
-  if (!no_f64(call)) return ref::max_stop(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   const LogitRows z(call.ins[0]);
   parallel_blocks(call.pool, z.rows, z.v, [&](int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i) {
@@ -107,8 +116,7 @@ void max_stop(const KernelCall& call) {
 }
 
 void sum_exp(const KernelCall& call) {
-  if (!no_f64(call)) return ref::sum_exp(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   const LogitRows z(call.ins[0]);
   parallel_blocks(call.pool, z.rows, z.v, [&](int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i) {
@@ -122,8 +130,7 @@ void sum_exp(const KernelCall& call) {
 }
 
 void exp_scale(const KernelCall& call) {
-  if (!no_f64(call)) return ref::exp_scale(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   const LogitRows z(call.ins[0]);
   parallel_blocks(call.pool, z.rows, z.v, [&](int64_t lo, int64_t hi) {
     float made[kChunk];
@@ -137,14 +144,13 @@ void exp_scale(const KernelCall& call) {
   });
 }
 
-// Cosines and sines once per (b, s), for all its heads.
+// Cosines and sines are computed once for each (b, s) and serve all of its heads.
 void rope(const KernelCall& call) {
-  constexpr int64_t kMostPairs = 512;
+  begin_f32_or_bf16(call);
   const Tensor& x = call.ins[0];
   const Attrs& a = call.op->attrs;
   const int64_t h = x.size[x.dims - 1], half = h / 2;
-  if (!no_f64(call) || half > kMostPairs || h == 0) return ref::rope(call);
-  begin(call);
+  CHECK(h > 0 && half <= kMostPairs, "rope over {}", h);
   CHECK(
       h % 2 == 0 && a.frequencies != nullptr && static_cast<int64_t>(a.frequencies->size()) == half,
       "rope over {} with {} frequencies", h, a.frequencies ? a.frequencies->size() : 0);
@@ -170,10 +176,10 @@ void rope(const KernelCall& call) {
 }
 
 void adamw(const KernelCall& call) {
+  begin_f32(call);
   const double factor = scalar(call.ins[4]), lr = scalar(call.ins[5]);
   const double left1 = scalar(call.ins[6]), left2 = scalar(call.ins[7]);
-  if (std::isnan(factor) || call.outs[0].dtype != DType::f32) return ref::adamw(call);
-  begin(call);
+  if (std::isnan(factor)) return keep_state(call);
   const Attrs& a = call.op->attrs;
   const vec::AdamW with{.factor = static_cast<float>(factor),
                         .rest1 = static_cast<float>(1 - a.beta1),

@@ -7,7 +7,7 @@
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
-#include "kernels/ref/ref.h"
+#include "kernels/fast/floats.h"
 
 namespace myriad::fast {
 
@@ -64,11 +64,6 @@ void sum_range(const KernelCall& call, int64_t lo, int64_t hi, ExactSum& sum) {
 
 }  // namespace
 
-const char* sum_exact_declines(const Op& op, const LabelSizes& local, DType real) {
-  if (const char* reason = takes_f32(op, local, real)) return reason;
-  return op.ins.size() <= 2 ? nullptr : "products of more than two factors are rounded";
-}
-
 size_t sum_exact_scratch(const Op& op, const LabelSizes& local, DType) {
   int64_t n = 1;
   for (char c : op.in_labels[0]) n *= local.at(c);
@@ -76,10 +71,7 @@ size_t sum_exact_scratch(const Op& op, const LabelSizes& local, DType) {
 }
 
 void sum_exact(const KernelCall& call) {
-  for (const Tensor& t : call.ins) {
-    if (t.dtype != DType::f32) return ref::sum_exact(call);
-  }
-  begin(call);
+  begin_f32(call);
   const int64_t n = call.ins[0].elements(), tasks = tasks_of(n);
   auto* parts = reinterpret_cast<ExactSum*>(call.scratch);
   parallel(call.pool, tasks,

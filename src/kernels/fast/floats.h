@@ -10,6 +10,34 @@ namespace myriad::fast {
 
 constexpr int64_t kChunk = 1024;  // floats of a buffer: a few stay in the nearest cache
 
+// Every tensor with labels is f32 or bf16, or no real number at all. Scalars may be f64.
+inline bool no_f64(const KernelCall& call) {
+  for (const auto& tensors : {call.ins, call.outs}) {
+    for (const Tensor& t : tensors) {
+      if (t.dims > 0 && t.dtype == DType::f64) return false;
+    }
+  }
+  return call.outs[0].dtype != DType::f64;
+}
+
+// begin() of a kernel that computes in f32 on either storage. The table gave it no f64.
+inline void begin_f32_or_bf16(const KernelCall& call) {
+  begin(call);
+  CHECK(no_f64(call), "row {}: a kernel for f32 and bf16 was given f64",
+        static_cast<int>(call.op->row));
+}
+
+// begin() of a kernel that takes f32 only: neither f64 nor bf16.
+inline void begin_f32(const KernelCall& call) {
+  begin_f32_or_bf16(call);
+  for (const auto& tensors : {call.ins, call.outs}) {
+    for (const Tensor& t : tensors) {
+      CHECK(t.dims == 0 || t.dtype != DType::bf16, "row {}: a kernel for f32 was given bf16",
+            static_cast<int>(call.op->row));
+    }
+  }
+}
+
 inline const float* load_row(const Tensor& t, int64_t at, int64_t n, float* buffer) {
   if (t.dtype == DType::f32) return t.as<float>() + at;
   vec::widen_row(t.as<Bf16>() + at, buffer, n);

@@ -1,17 +1,18 @@
+// Rows and elements named by an index, of a dimension of which a rank may hold a part. Whole rows
+// are copied as bytes, so that one loop serves every type.
 #include <algorithm>
 #include <cstring>
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
 #include "kernels/fast/floats.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
 void unpick(const KernelCall& call) {
-  if (!no_f64(call) || call.ins[1].dims == call.outs[0].dims) return ref::unpick(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   const Tensor& dz = call.outs[0];
+  CHECK(call.ins[1].dims < dz.dims, "more than one index a row");
   const int64_t v = dz.size[dz.dims - 1], first = dz.lo[dz.dims - 1];
   const size_t width = size_of(dz.dtype);
   parallel_blocks(call.pool, call.ins[0].elements(), v, [&](int64_t lo, int64_t hi) {
@@ -29,8 +30,7 @@ void unpick(const KernelCall& call) {
 }
 
 void gather_rows(const KernelCall& call) {
-  if (!no_f64(call)) return ref::gather_rows(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   const Tensor& table = call.ins[0];
   const int64_t v = table.size[0], d = table.size[1], first = table.lo[0];
   const size_t width = static_cast<size_t>(d) * size_of(table.dtype);
@@ -47,12 +47,12 @@ void gather_rows(const KernelCall& call) {
   });
 }
 
-// Each task owns a range of the table and reads all ids, so that rows are added in their order.
+// Each task owns a range of the table and reads all indices, so that rows are added in their order.
 void scatter_rows(const KernelCall& call) {
-  if (!no_f64(call) || call.outs[0].dtype != DType::f32) return ref::scatter_rows(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   constexpr int64_t kMostTasks = 16;
   const Tensor& table = call.outs[0];
+  CHECK(table.dtype == DType::f32, "a table of {}", name_of(table.dtype));
   const int64_t v = table.size[0], d = table.size[1], n = call.ins[1].elements();
   const int64_t tasks = std::min(kMostTasks, ceil_div(v * d, kBlock));
   parallel(call.pool, tasks, [&](int64_t task) {

@@ -1,3 +1,8 @@
+// Matrix products by oneDNN or OpenBLAS. The libraries run single-threaded on tiles of C, and our
+// pool shares the tiles. The grid of tiles is a function of the sizes alone, so the bits do not
+// depend on how many workers there are. Operands in bf16 are multiplied as they are where the
+// processor can (fast/matrix_bf16.cc), else by blocks that are widened to f32 on the stack. Read
+// fast/matrix.h first.
 #include "kernels/fast/matrix.h"
 
 #include <cblas.h>
@@ -115,7 +120,7 @@ bool bf16_products() { return library() == MatrixLibrary::onednn && has_bf16_pro
 
 namespace {
 
-// Elements [row, column] onwards of what a matrix means, not of how it lies.
+// The part of a matrix that begins at [row, column], counted after the transposition.
 MatrixIn from(MatrixIn x, int64_t row, int64_t column) {
   const int64_t at = x.transposed ? column * x.step + row : row * x.step + column;
   const auto* data = static_cast<const std::byte*>(x.data);
@@ -126,7 +131,7 @@ MatrixOut from(MatrixOut x, int64_t row, int64_t column) {
           x.step};
 }
 
-// A block of at most this many rows and columns as f32, as it lies.
+// A block of a matrix as f32, not transposed; at most `Elements` elements.
 template <int64_t Elements>
 struct Widened {
   alignas(64) float memory[Elements];
@@ -150,7 +155,7 @@ struct Widened {
 constexpr int64_t kRows = 128, kColumns = 192,
                   kDepth = 256;  // of blocks: together half a megabyte on the stack
 
-// One block of C, its sums in f32 over strips of k.
+// Computes one block of C; its sums are kept in f32 from one strip of k to the next.
 void widened_block(int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a, MatrixIn b,
                    MatrixOut c) {
   Widened<kRows * kDepth> wide_a;
@@ -190,7 +195,7 @@ void matrix_product(Pool* pool, int64_t m, int64_t n, int64_t k, float alpha, Ma
         static_cast<const float*>(b.data), b.step, 0, static_cast<float*>(c.data), c.step);
   }
   if (m == 0 || n == 0) return;
-  // Below it widening costs as little, and needs no primitive to be made first.
+  // For less work than this, widening is as cheap, and no primitive has to be made first.
   constexpr int64_t kLeast = int64_t{1} << 16;
   const bool as_they_are = a.narrow && b.narrow && m * n * k >= kLeast && bf16_products();
   const Tile t = tile_of(m, n, k);

@@ -29,7 +29,7 @@ void matrix_product(Pool* pool, bool ta, bool tb, int64_t m, int64_t n, int64_t 
                     const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c,
                     int64_t ldc);
 
-// A matrix of f32 or bf16, row-major; transposed: it lies so.
+// A matrix of f32 or bf16, row-major. `transposed`: what lies in memory is its transpose.
 struct MatrixIn {
   const void* data;
   bool narrow;  // bf16, else f32
@@ -47,7 +47,7 @@ struct MatrixOut {
 // multiplied in f32.
 void matrix_product(Pool* pool, int64_t m, int64_t n, int64_t k, float alpha, MatrixIn a,
                     MatrixIn b, MatrixOut c);
-// The processor multiplies bf16 (AVX-512 BF16) and the library in use makes use of it.
+// Whether the processor multiplies bf16 (AVX-512 BF16) and the library in use makes use of it.
 bool bf16_products();
 
 }  // namespace myriad

@@ -1,3 +1,7 @@
+// Products of bf16 by oneDNN. A primitive of oneDNN is made for one set of sizes, which costs far
+// more than running it on a small tile, so every thread keeps the primitives it has made. Sizes
+// that are known at run time only (the rows of an expert) are split into a few common ones, so that
+// few primitives are needed. Read fast/matrix_bf16.h first.
 #include "kernels/fast/matrix_bf16.h"
 
 #include <omp.h>
@@ -26,7 +30,8 @@ struct Product {
   dnnl::matmul primitive;
 };
 
-// m, n, k, steps, how the operands lie, alpha, sum.
+// What a primitive is made for: m, n, k, the steps of a, b and c, how they lie (flags), the bits of
+// alpha, and whether the product is added to what c holds.
 using Key = std::array<int64_t, 9>;
 
 Product make(const Key& key) {
@@ -52,8 +57,8 @@ Product make(const Key& key) {
   return p;
 }
 
-// The largest part of a size that is one of few: sizes known only at run time (rows of experts)
-// then need few primitives.
+// The largest number up to n that is one of a few common sizes. Sizes that are known only at run
+// time (the rows of an expert) are split into such parts.
 int64_t common_part(int64_t n) {
   constexpr int64_t kWhole = 64;
   return n >= kWhole ? n / kWhole * kWhole

@@ -1,4 +1,8 @@
-// Contracts that stream through memory: maps, dots along the last label, sums over leading labels.
+// Contracts that are no matrix products and are limited by memory: products without a sum ("map"),
+// sums along the last label ("dot") and sums over leading labels ("columns"). All three read their
+// operands as nested loops with strides (kernels/loops.h, to be read first) and take a call whose
+// innermost loop moves through every operand by one element or not at all, so that a row primitive
+// of fast/vector.h can run it. Long sums are kept in double.
 #include <algorithm>
 
 #include "kernels/call.h"
@@ -6,13 +10,13 @@
 #include "kernels/fast/floats.h"
 #include "kernels/fast/vector.h"
 #include "kernels/loops.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
 namespace {
 
-// Operands of a call as seen from one loop, which is their row; narrow ones by way of buffers.
+// The operands of a call as seen from one loop, which is their row. Rows of narrow operands are
+// widened into buffers.
 struct Streams {
   const Tensor* at[kMaxOperands];
   double scale;
@@ -28,7 +32,7 @@ struct Streams {
       if (t.dims == 0) scale *= scalar(t);
     }
   }
-  // Elements of a row that can be taken at a time.
+  // How many elements of a row of n can be taken at a time.
   int64_t most(int64_t n) const { return narrow ? std::min(n, kChunk) : n; }
   using Buffers = float[kMaxOperands][kChunk];
   vec::Factors factors(const LoopNest& nest, const Loop& row, const Offsets& from, int64_t first,
@@ -81,17 +85,6 @@ void run_map(const KernelCall& call, double attr_scale) {
 
 }  // namespace
 
-const char* takes_f32(const Op& op, const LabelSizes&, DType real) {
-  const auto narrow = [](const std::vector<DType>& types) {
-    return std::find(types.begin(), types.end(), DType::bf16) != types.end();
-  };
-  return real == DType::f32 && !narrow(op.in_types) && !narrow(op.out_types) ? nullptr : "f32 only";
-}
-
-const char* takes_f32_or_bf16(const Op&, const LabelSizes&, DType real) {
-  return real == DType::f32 ? nullptr : "f32 and bf16 only";
-}
-
 const char* map_declines(const Op& op, const LabelSizes& local, DType real) {
   if (const char* reason = takes_f32_or_bf16(op, local, real)) return reason;
   const LoopNest nest = make_nest(op, local);
@@ -102,10 +95,8 @@ const char* map_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void map(const KernelCall& call) {
-  const bool broadcasts = call.op->row == Row::broadcast;
-  if (!no_f64(call)) return broadcasts ? ref::broadcast(call) : ref::contract(call);
-  begin(call);
-  run_map(call, broadcasts ? 1 : call.op->attrs.scale);
+  begin_f32_or_bf16(call);
+  run_map(call, call.op->row == Row::broadcast ? 1 : call.op->attrs.scale);
 }
 
 const char* dot_declines(const Op& op, const LabelSizes& local, DType real) {
@@ -117,8 +108,7 @@ const char* dot_declines(const Op& op, const LabelSizes& local, DType real) {
 }
 
 void dot(const KernelCall& call) {
-  if (!no_f64(call)) return ref::contract(call);
-  begin(call);
+  begin_f32_or_bf16(call);
   const LoopNest nest = make_nest(*call.op, call.local);
   const Streams in(call, nest, call.op->attrs.scale);
   const Loop& row = nest.sum[nest.sums - 1];
@@ -154,11 +144,11 @@ const char* columns_declines(const Op& op, const LabelSizes& local, DType real) 
                                                : "an operand jumps along the last output label";
 }
 
-// Blocks of kColumns columns; kRows rows are summed in f32, these sums in double.
+// One task makes a block of kColumns columns. Up to kRowsInF32 rows are summed in f32, and these
+// sums are added up in double.
 void columns(const KernelCall& call) {
-  if (!no_f64(call)) return ref::contract(call);
+  begin_f32_or_bf16(call);
   constexpr int64_t kColumns = 256, kRowsInF32 = 32;
-  begin(call);
   const LoopNest nest = make_nest(*call.op, call.local);
   const Streams in(call, nest, call.op->attrs.scale);
   const Loop& row = nest.out[nest.outs - 1];

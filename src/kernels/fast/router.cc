@@ -1,26 +1,28 @@
+// What a router computes of a token: scores by sigmoid or softmax, and the k best experts. The
+// best are kept in a short sorted list, in one pass over the scores: k is small, so an insertion
+// costs less than a heap. Ties go to the lower expert, as in the reference.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
+#include "kernels/fast/floats.h"
 #include "kernels/fast/vector.h"
-#include "kernels/ref/ref.h"
 
 namespace myriad::fast {
 
 namespace {
 
-constexpr int64_t kMostPicks = 64, kMostGroups = 256;
-
-// The k first of n scores in falling order, the lower index first among equals; NaN counts as -inf.
+// The k largest of the scores offered so far, in falling order; among equals the lower index is
+// first. NaN counts as -inf.
 struct Best {
   int64_t k, n = 0;
   double score[kMostPicks];
   int32_t at[kMostPicks];
 
   explicit Best(int64_t k_) : k(k_) {}
-  // Of rising indices.
+  // Indices must be offered in rising order.
   void offer(double z, int64_t index) {
     if (n == k) {
       if (k == 0 || !(z > score[k - 1])) return;
@@ -41,7 +43,7 @@ struct Scores {
   }
 };
 
-// Marks the groups that stay.
+// Marks the groups whose experts may be chosen: those with the best sum of two scores.
 void keep_groups(const Scores& score, const Attrs& a, int64_t size, bool* kept) {
   Best groups(a.kept_groups);
   for (int64_t g = 0; g < a.groups; ++g) {
@@ -56,16 +58,14 @@ void keep_groups(const Scores& score, const Attrs& a, int64_t size, bool* kept) 
 }  // namespace
 
 void sigmoid(const KernelCall& call) {
-  if (!all_f32(call)) return ref::sigmoid(call);
-  begin(call);
+  begin_f32(call);
   parallel_blocks(call.pool, call.outs[0].elements(), 1, [&](int64_t lo, int64_t hi) {
     vec::sigmoid_row(call.ins[0].as<float>() + lo, call.outs[0].as<float>() + lo, hi - lo);
   });
 }
 
 void softmax(const KernelCall& call) {
-  if (!all_f32(call)) return ref::softmax(call);
-  begin(call);
+  begin_f32(call);
   const Tensor& z = call.ins[0];
   const int64_t x = z.size[z.dims - 1], rows = x == 0 ? 0 : z.elements() / x;
   parallel_blocks(call.pool, rows, x, [&](int64_t lo, int64_t hi) {
@@ -80,12 +80,11 @@ void softmax(const KernelCall& call) {
 }
 
 void topk(const KernelCall& call) {
+  begin_f32(call);
+  check_topk(call);
   const Attrs& a = call.op->attrs;
-  if (!all_f32(call) || a.k > kMostPicks || a.groups > kMostGroups || a.kept_groups > kMostPicks) {
-    return ref::topk(call);
-  }
-  begin(call);
-  ref::check_topk(call);
+  CHECK(a.k <= kMostPicks && a.groups <= kMostGroups && a.kept_groups <= kMostPicks,
+        "{} choices, {} of {} groups", a.k, a.kept_groups, a.groups);
   const int64_t tokens = call.ins[0].size[0] * call.ins[0].size[1], x = call.ins[0].size[2];
   const float* bias = call.ins.size() > 1 ? call.ins[1].as<float>() : nullptr;
   const int64_t groups = std::max<int64_t>(1, a.groups), size = x / groups;

@@ -1,5 +1,7 @@
-// Products of few rows. Two rows and four columns (or four vectors of columns) at a time, so that
-// eight sums are under way; which of them share a pass does not touch a sum.
+// Matrix products of few rows. Two rows of A and four columns of B (or four vectors of columns) are
+// taken at a time, so that eight sums are under way and the processor need not wait for one. Every
+// sum runs over k in one order, whichever others share its pass, so that a row of C does not depend
+// on the rows beside it. Compiled once for each instruction set, as fast/vector_map.cc.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/fast/vector_few.cc"
 #include "hwy/foreach_target.h"

@@ -1,4 +1,7 @@
-// Rows to rows: products, sums, activations, rotation, optimizer.
+// Row primitives whose result is a row (or a sum of one): products, sums, activations, rotation,
+// optimizer. The file is compiled once for each instruction set: what stands inside HWY_NAMESPACE
+// exists several times, and the functions at the end choose one at run time. Read fast/vector.h
+// for what each computes and fast/vector-inl.h for how the end of a row is handled.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/fast/vector_map.cc"
 #include "hwy/foreach_target.h"

@@ -1,4 +1,6 @@
-// Rows of logits and of attention scores.
+// Row primitives of logits and attention scores: maxima, sums of exponentials, the gradient of a
+// softmax. Every exponential is taken of a difference from the maximum of its row, so that none
+// overflows. Compiled once for each instruction set, as fast/vector_map.cc, which says how.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/fast/vector_softmax.cc"
 #include "hwy/foreach_target.h"

@@ -1,5 +1,6 @@
-// Attention by its definition: one query at a time over all keys. What a query may see is decided
-// by the values of positions and documents, never by a local index.
+// Rotary positions and attention by their definitions: one query at a time over all keys. What a
+// query may see is decided by the values of positions and documents, never by a local index, so
+// that a rank may hold any part of the sequence in any order.
 #include <cmath>
 #include <limits>
 
@@ -75,7 +76,7 @@ void rope_typed(const KernelCall& call) {
   }
 }
 
-// z[t] = scale q . k, -inf where not visible.
+// Fills z[t] with scale q . k, and with -inf where the key is not visible.
 template <class T>
 void scores(const Dims& d, const T* q, const T* k, const Visible& seen, double scale, int64_t b,
             int64_t s, int64_t g, double* z) {
@@ -110,7 +111,7 @@ void attention_typed(const KernelCall& call) {
         }
 }
 
-// Gradients of one (b, g): dk, dv summed over its queries in the order (s, r).
+// The gradients of one (b, g). dk and dv are summed over its queries in the order (s, r).
 template <class T, class L>
 void attention_grad_group(const KernelCall& call, const Dims& d, int64_t b, int64_t g) {
   const Visible seen(call.ins.subspan(6));

@@ -1,4 +1,8 @@
-// Counting choices "bsj" of experts; a negative choice is none.
+// Ops that count the choices "bsj" of experts that a router made: how many tokens each expert got,
+// which choices still fit its capacity, and how the choices are divided into rounds, of which each
+// brings an owner of experts a bounded number of rows. A negative choice is no choice. Choices are
+// always counted in the order of the tokens, so that all ranks agree on the division. Rounds in
+// which a token's choices on a node go together are made by ir/rounds.h.
 #include <vector>
 
 #include "ir/rounds.h"
@@ -10,7 +14,7 @@ namespace myriad::ref {
 
 namespace {
 
-// n[e] = how often expert e was chosen.
+// Counts in n[e] how often expert e was chosen.
 void count_experts(const KernelCall& call, int64_t* n) {
   const int64_t experts = call.op->attrs.experts, all = call.ins[0].elements();
   std::fill_n(n, experts, 0);
@@ -21,12 +25,12 @@ void count_experts(const KernelCall& call, int64_t* n) {
   }
 }
 
-// Experts [lo, hi) of owner p.
+// The experts that owner p has.
 Range owned(const Attrs& a, int64_t p) {
   return {p * a.experts / a.parts, (p + 1) * a.experts / a.parts};
 }
 
-// Calls to(i, round) for the choices of all tokens in order; the number of rounds.
+// Calls to(i, round) for the choices of all tokens in order, and returns the number of rounds.
 template <class F>
 int64_t node_rounds(const KernelCall& call, F&& to) {
   const Attrs& a = call.op->attrs;

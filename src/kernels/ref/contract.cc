@@ -1,3 +1,5 @@
+// A contract by its definition: for every element of the output one sum, in double, over all points
+// of the contracted labels. The loops come from kernels/loops.h.
 #include "kernels/call.h"
 #include "kernels/loops.h"
 #include "kernels/ref/ref.h"
@@ -12,7 +14,7 @@ struct AnyReal {
   double operator[](int64_t i) const { return real_at(*tensor, i); }
 };
 
-// Product of the N operands at the given offsets; X: a pointer or AnyReal.
+// The product of the N operands at the given offsets. X is a pointer or AnyReal.
 template <int N, class X>
 double product(const X* x, const Offsets& at) {
   double p = 1;
@@ -20,7 +22,7 @@ double product(const X* x, const Offsets& at) {
   return p;
 }
 
-// Sum of products over the contracted loops, the last one innermost.
+// The sum of products over the contracted loops, of which the last is innermost.
 template <int N, class X>
 double sum_of_products(const LoopNest& nest, const X* x, const Offsets& base) {
   if (nest.sums == 0) return product<N>(x, base);

@@ -1,3 +1,6 @@
+// Ops on single elements by their definitions, each computed in double and rounded once to the type
+// of the output. map1() and map_grad() walk the elements, and the functions below say what is
+// computed of each.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +18,7 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 constexpr double kTwoRoot = 2 * 0.79788456080286535588, kCube = 0.044715;
 double gelu_gate(double x) { return logistic(kTwoRoot * (x + kCube * x * x * x)); }
 
-// dx[i] = dy[i] slope(x[i]), in double.
+// Sets dx[i] = dy[i] slope(x[i]), computed in double.
 template <class F>
 void map_grad(const KernelCall& call, F slope) {
   begin(call);
@@ -31,7 +34,7 @@ void map_grad(const KernelCall& call, F slope) {
   });
 }
 
-// out[i] = f(x[i]), in double.
+// Sets out[i] = f(x[i]), computed in double.
 template <class F>
 void map1(const KernelCall& call, F f) {
   begin(call);

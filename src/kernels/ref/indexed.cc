@@ -1,3 +1,6 @@
+// Ops that read or write elements and rows named by an index, and slices of a dimension. A rank may
+// hold only a part of the indexed dimension: an index outside that part gives zero when it is read
+// and writes nothing, so that the sum over the ranks is the whole result.
 #include <cstring>
 
 #include "kernels/call.h"
@@ -7,18 +10,18 @@ namespace myriad::ref {
 
 namespace {
 
-// Local index of a global id in a dim that holds [lo, lo + n); -1 if it is elsewhere (or no id at
-// all).
+// The local index of a global id in a dimension that holds [lo, lo + n); -1 if the id is elsewhere,
+// or none at all.
 int64_t local_index(int32_t id, int64_t lo, int64_t n) {
   return id >= lo && id < lo + n ? id - lo : -1;
 }
 
-// "bsv,bs" has one id a row of z, "bsx,bsj" has j.
+// How many ids a row of z has: one in "bsv,bs", j in "bsx,bsj".
 int64_t ids_per_row(const Tensor& z, const Tensor& ids) {
   return ids.dims == z.dims ? ids.size[ids.dims - 1] : 1;
 }
 
-// `whole` in `outer x whole.size x inner` and the part of it that slice and pad speak of.
+// A tensor seen as outer x size x inner, where `size` is the dimension that slice and pad work on.
 struct Part {
   int64_t outer = 1, inner = 1, size = 0;
 };

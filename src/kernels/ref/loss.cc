@@ -12,7 +12,7 @@ namespace {
 // count as exp(-inf).
 double shift(double m) { return m == -std::numeric_limits<double>::infinity() ? 0 : m; }
 
-// f(T(), U(), rows, v) for a z of "...v" of type T; U: the type of `other`.
+// Calls f(T(), U(), rows, v) for logits z "...v" of type T, where U is the type of `other`.
 template <class F>
 void by_rows(const KernelCall& call, const Tensor& other, F f) {
   begin(call);

@@ -1,4 +1,7 @@
-// Between one row a token and node and the rows of its choices on that node.
+// Routed rows that cross nodes once. A token sends one row, the lead, to each node that owns
+// experts it chose; spread copies the lead to the rows of all the token's choices on that node, and
+// collapse adds these rows up again. Leads finds the lead of a row by binary search, for both lists
+// are ordered by (e, b, s). Read kernels/rows.h and ir/nodes.h first.
 #include <algorithm>
 #include <tuple>
 #include <type_traits>
@@ -16,7 +19,7 @@ int64_t node_of(const KernelCall& call, int64_t expert) {
   return call.nodes.node_of_expert(expert, call.op->attrs.experts);
 }
 
-// The rows of leads that belong to the rows of all choices.
+// Finds for a row of the choices the row of its lead.
 class Leads {
  public:
   explicit Leads(const KernelCall& call)

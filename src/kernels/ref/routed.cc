@@ -1,4 +1,5 @@
-// Between tokens "bs..." and routed rows "ebs...".
+// Ops between tokens "bs..." and routed rows "ebs...", one row at a time, in the order of the rows.
+// Read kernels/rows.h first.
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +11,7 @@ namespace myriad::ref {
 
 namespace {
 
-// Which choice of a token is the expert of row i.
+// Returns which of its token's choices is the expert of row i.
 int64_t choice_of(const KernelCall& call, const TokensOfRows& token, int64_t i) {
   const int64_t k = call.ins[1].size[2], e = call.e.lo + call.rows->e[i];
   const int32_t* chosen = call.ins[1].as<int32_t>() + token(i) * k;
@@ -29,7 +30,7 @@ void add_rows(const KernelCall& call, const TokensOfRows& token, const T* x, Sum
   }
 }
 
-// Sums in float, rounded once.
+// The sums are kept in float and rounded once.
 void combine_narrow(const KernelCall& call, const TokensOfRows& token) {
   const Tensor& y = call.outs[0];
   std::vector<float> sums(static_cast<size_t>(y.elements()), 0.0f);

@@ -1,3 +1,7 @@
+// The cost law, one function a term; docs/simulator.md derives each. A matrix product takes waves
+// of tiles over the compute units, any other kernel the longer of arithmetic and memory, a
+// collective the cheapest of a few algorithms over the levels of the network that its group spans.
+// Read cluster/cost.h first.
 #include "cluster/cost.h"
 
 #include <algorithm>

@@ -27,9 +27,9 @@ double kernel_seconds(const Device& device, double compute_seconds, double bytes
 
 constexpr int kMostLevels = 4;
 
-// How a group of ranks lies in the network: at level i it has members[i] members in one group of
-// level i, each of them a group of the level below (at level 0: a device); where groups differ, the
-// most. Ranks lie on devices in order.
+// How a group of ranks is placed in the network. members[i] is how many groups of level i - 1 (at
+// level 0: devices) with ranks of the group one group of level i holds; where they differ, the most
+// that any holds. Ranks are placed on devices in order.
 struct GroupShape {
   int64_t ranks = 1;
   std::array<int64_t, kMostLevels> members{1, 1, 1, 1};
@@ -37,8 +37,8 @@ struct GroupShape {
   int top() const;  // the highest level with more than one member
 };
 GroupShape shape_of(const Cluster& cluster, std::span<const int> group);
-// Of all groups of these atoms, if they all lie alike; else ranks is 0 and the caller must look at
-// each.
+// The shape of all groups of these atoms, if they have the same; else `ranks` is 0 and the caller
+// must look at each group.
 GroupShape uniform_shape(const Cluster& cluster, const Mesh& mesh, AtomList atoms);
 
 enum class Algorithm : uint8_t { ring, tree, hierarchical, direct };

@@ -1,3 +1,8 @@
+// The price of a body on one rank, step by step. Kernels are formed as a compiler would fuse them:
+// a matrix product, an attention or a collective ends the running kernel (flush), and what stands
+// between two of them is one kernel that reads each value made elsewhere once and writes each value
+// needed elsewhere once. Time comes from cluster/cost.h, element sizes from ByteMap, the busiest
+// owner of experts from cluster/load.h. Read cluster/price.h first.
 #include "cluster/price.h"
 
 #include <algorithm>
@@ -6,6 +11,7 @@
 
 #include "base/error.h"
 #include "ir/flight.h"
+#include "ir/local.h"
 #include "ir/rows.h"
 
 namespace myriad {
@@ -71,76 +77,79 @@ Cost cost_of(MoveKind kind) {
 
 namespace {
 
-class BodyPricer {
+// How much of a body a rank holds, as prices count it: routed rows are those of the busiest owner
+// of experts, in one round.
+class LocalBody {
  public:
-  BodyPricer(const Device& device, const Pricing& pricing, const Mesh& mesh,
-             const LoweredBody& body, int rank, bool first)
-      : d_(device),
-        pricing_(pricing),
-        mesh_(mesh),
-        body_(body),
-        rank_(rank),
-        first_(first),
-        peak_(device.peak_flops.at(pricing.dtype)),
-        vector_peak_(device.vector_flops.at(pricing.dtype)) {
-    const size_t n = body.versions.size();
-    letters_.assign(body.graph->values.size(), 0);
-    uses_.assign(n, 0);
-    last_use_.assign(n, -1);
-    for (size_t t = 0; t < body.steps.size(); ++t) {
-      const Step& s = body.steps[t];
-      if (s.kind == StepKind::read)
-        letters_[body.versions[s.outs[0]].value] = body.states[s.state].name[0];
-      if (s.kind == StepKind::write)
-        letters_[body.versions[s.ins[0]].value] = body.states[s.state].name[0];
-      for (int v : s.ins) {
-        ++uses_[v];
-        last_use_[v] = static_cast<int>(t);
-      }
-    }
-    for (int v : body.outputs) {
-      ++uses_[v];
-      last_use_[v] = static_cast<int>(body.steps.size());
-    }
-    by_product_.assign(n, false);
+  // letters: by value, of the state it is read from or written to.
+  LocalBody(const Mesh& mesh, const LoweredBody& body, int rank, const Pricing& pricing,
+            const std::vector<char>& letters)
+      : mesh_(mesh), body_(body), rank_(rank), pricing_(pricing), letters_(letters) {
     if (body.loop) count_rounds();
   }
 
-  BodyPrice run(const CollectivePrice& collective) {
-    price_.steps.resize(body_.steps.size());
-    for (size_t t = 0; t < body_.steps.size(); ++t) {
-      const Step& s = body_.steps[t];
-      if (s.kind == StepKind::run) {
-        op(static_cast<int>(t), s);
-      } else if (s.kind == StepKind::accum) {
-        accumulate(static_cast<int>(t), s);
-      } else if (begins_collective(s)) {  // whole at its start: its finish is free
-        flush();
+
+               sums_rows = op.row == Row::combine || op.row == Row::collapse;
+        ++price_.kernels;
         StepPrice& p = price_.steps[t];
-        p.cost = cost_of(s.what);
+        accumulate(static_cast<int>(t), s);
+        const double bytes = 2 * bytes_of(s.outs[0]);
+        flush();
+        if (body_.steps[t].once) continue;
+        made_in_kernel_.count(s.ins[0]) ? void(made_in_kernel_.insert(s.outs[0])) : void();
+        op(static_cast<int>(t), s);
         p.atoms = s.atoms;
         p.bytes = std::max(bytes_of(s.ins[0]), bytes_of(s.outs[0]));
+        p.cost = cost_of(s.what);
         p.seconds = collective(s.what, s.atoms, p.bytes, rank_);
-        ++price_.kernels;
-      } else if (s.kind == StepKind::move && !pricing_.fused) {  // a copy
-        const double bytes = 2 * bytes_of(s.outs[0]);
-        price_.steps[t].seconds = bytes > 0 ? kernel_seconds(d_, 0, bytes) : 0;
         price_.kernels += bytes > 0;
-      } else if (s.kind == StepKind::move) {  // a view
-        made_in_kernel_.count(s.ins[0]) ? void(made_in_kernel_.insert(s.outs[0])) : void();
-      }
-    }
-    flush();
-    if (rounds_ > 1) {
-      for (size_t t = 0; t < price_.steps.size(); ++t) {
-        if (body_.steps[t].once) continue;
-        price_.steps[t].seconds *= rounds_;
         price_.steps[t].bytes *= rounds_;
-      }
+        price_.steps[t].seconds *= rounds_;
+        price_.steps[t].seconds = bytes > 0 ? kernel_seconds(d_, 0, bytes) : 0;
+        std::llround(rows_of(routed) / static_cast<double>(std::max<int64_t>(1, experts)));
+      const Step& s = body_.steps[t];
+      for (size_t t = 0; t < price_.steps.size(); ++t) {
+      if (s.kind == StepKind::run) {
+      n *= static_cast<double>(local_range(mesh_, v.layout, value.sizes, d, rank_).size());
       price_.flops *= rounds_;
       price_.kernels = static_cast<int>(price_.kernels * rounds_);
-    }
+      return static_cast<double>(local_elements(mesh_, v.layout, value.sizes, rank_));
+      }
+      } else if (begins_collective(s)) {  // whole at its start: its finish is free
+      } else if (s.kind == StepKind::accum) {
+      } else if (s.kind == StepKind::move && !pricing_.fused) {  // a copy
+      } else if (s.kind == StepKind::move) {  // a view
+    LabelSizes l = local_labels(mesh_, op, s, rank_);
+    const Value& value = (*body_.graph)[v.value];
+    const Version& v = body_.versions[version];
+    const bool on_rows = works_on_rows(op),
+    const int routed = on_rows || sums_rows ? routed_version(body_, s) : -1;
+    const int value = body_.versions[version].value;
+    double n = rows_of(version);
+    flush();
+    for (int d = 3; d < v.layout.dims; ++d)
+    for (size_t t = 0; t < body_.steps.size(); ++t) {
+    if (!on_rows) experts = 1;
+    if (!value.sparse())
+    if (rounds_ > 1) {
+    if (routed < 0) return l;
+    int64_t& experts = l.sizes[l.find('e')];  // as many products, each of its share of the rows
+    l.sizes[l.find('b')] = 1;
+    l.sizes[l.find('s')] =
+    price_.steps.resize(body_.steps.size());
+    return l;
+    return n;
+    return static_cast<double>(pricing_.bytes.of((*body_.graph)[value], letters_[value]));
     return std::move(price_);
+    }
+  // The sizes of an op's labels.
+  BodyPrice run(const CollectivePrice& collective) {
+  LabelSizes labels(const Op& op, const Step& s) const {
+  double bytes_of(int version) const { return elements(version) * element_bytes(version); }
+  double element_bytes(int version) const {
+  double elements(int version) const {
+  double rounds() const { return rounds_; }
+  }
   }
 
  private:
@@ -175,46 +184,90 @@ class BodyPricer {
            rounds_;
   }
 
-  double elements(int version) const {
-    const Version& v = body_.versions[version];
-    const Value& value = (*body_.graph)[v.value];
-    if (!value.sparse())
-      return static_cast<double>(local_elements(mesh_, v.layout, value.sizes, rank_));
-    double n = rows_of(version);
-    for (int d = 3; d < v.layout.dims; ++d)
-      n *= static_cast<double>(local_range(mesh_, v.layout, value.sizes, d, rank_).size());
-    return n;
-  }
-  double element_bytes(int version) const {
-    const int value = body_.versions[version].value;
-    return static_cast<double>(pricing_.bytes.of((*body_.graph)[value], letters_[value]));
-  }
-  double bytes_of(int version) const { return elements(version) * element_bytes(version); }
+  const Mesh& mesh_;
+  const LoweredBody& body_;
+  const int rank_;
+  const Pricing& pricing_;
+  const std::vector<char>& letters_;
+  double rounds_ = 1;  // of a loop body
+};
 
-  LabelSizes local(const Op& op, const Step& s) const {
-    LabelSizes l = op.size;
-    for (size_t i = 0; i < l.sizes.size(); ++i)
-      l.sizes[i] = mesh_.range(op.size.sizes[i], s.cuts[i], rank_).size();
-    const bool on_rows = works_on_rows(op),
-               sums_rows = op.row == Row::combine || op.row == Row::collapse;
-    for (const auto* versions : {&s.ins, &s.outs}) {
-      for (int v : *versions) {
-        if (!(on_rows || sums_rows) || !(*body_.graph)[body_.versions[v].value].sparse()) continue;
-        int64_t& experts = l.sizes[l.find('e')];  // as many products, each of its share of the rows
-        if (!on_rows) experts = 1;
-        l.sizes[l.find('b')] = 1;
-        l.sizes[l.find('s')] =
-            std::llround(rows_of(v) / static_cast<double>(std::max<int64_t>(1, experts)));
-        return l;
+class BodyPricer {
+ public:
+  BodyPricer(const Device& device, const Pricing& pricing, const Mesh& mesh,
+             const LoweredBody& body, int rank, bool first)
+      : d_(device),
+        pricing_(pricing),
+        body_(body),
+        rank_(rank),
+        first_(first),
+        peak_(device.peak_flops.at(pricing.dtype)),
+        vector_peak_(device.vector_flops.at(pricing.dtype)),
+        letters_(body.graph->values.size(), 0),
+        held_(mesh, body, rank, pricing, letters_) {
+    const size_t n = body.versions.size();
+    uses_.assign(n, 0);
+    last_use_.assign(n, -1);
+    for (size_t t = 0; t < body.steps.size(); ++t) {
+      const Step& s = body.steps[t];
+      if (s.kind == StepKind::read)
+        letters_[body.versions[s.outs[0]].value] = body.states[s.state].name[0];
+      if (s.kind == StepKind::write)
+        letters_[body.versions[s.ins[0]].value] = body.states[s.state].name[0];
+      for (int v : s.ins) {
+        ++uses_[v];
+        last_use_[v] = static_cast<int>(t);
       }
     }
-    return l;
+    for (int v : body.outputs) {
+      ++uses_[v];
+      last_use_[v] = static_cast<int>(body.steps.size());
+    }
+    by_product_.assign(n, false);
   }
 
+  BodyPrice run(const CollectivePrice& collective) {
+    price_.steps.resize(body_.steps.size());
+    for (size_t t = 0; t < body_.steps.size(); ++t) {
+      const Step& s = body_.steps[t];
+      if (s.kind == StepKind::run) {
+        op(static_cast<int>(t), s);
+      } else if (s.kind == StepKind::accum) {
+        accumulate(static_cast<int>(t), s);
+      } else if (s.kind == StepKind::move && sends(s.what)) {
+        flush();
+        StepPrice& p = price_.steps[t];
+        p.cost = cost_of(s.what);
+        p.atoms = s.atoms;
+        p.bytes = std::max(held_.bytes_of(s.ins[0]), held_.bytes_of(s.outs[0]));
+        p.seconds = collective(s.what, s.atoms, p.bytes, rank_);
+        ++price_.kernels;
+      } else if (s.kind == StepKind::move && !pricing_.fused) {  // a copy
+        const double bytes = 2 * held_.bytes_of(s.outs[0]);
+        price_.steps[t].seconds = bytes > 0 ? kernel_seconds(d_, 0, bytes) : 0;
+        price_.kernels += bytes > 0;
+      } else if (s.kind == StepKind::move) {  // a view
+        if (made_in_kernel_.contains(s.ins[0])) made_in_kernel_.insert(s.outs[0]);
+      }
+    }
+    flush();
+    if (held_.rounds() > 1) {
+      for (size_t t = 0; t < price_.steps.size(); ++t) {
+        if (body_.steps[t].once) continue;
+        price_.steps[t].seconds *= held_.rounds();
+        price_.steps[t].bytes *= held_.rounds();
+      }
+      price_.flops *= held_.rounds();
+      price_.kernels = static_cast<int>(price_.kernels * held_.rounds());
+    }
+    return std::move(price_);
+  }
+
+ private:
   void op(int t, const Step& s) {
     const Op& op = body_.ops[s.op];
     const RowInfo& row = info(op.row);
-    const LabelSizes sizes = local(op, s);
+    const LabelSizes sizes = held_.labels(op, s);
     const double work = row.work(op, sizes);
     if (row.engine == Engine::attention) {
       flush();
@@ -239,14 +292,14 @@ class BodyPricer {
     kernel_flops_ += work;
     if (op.row == Row::sum_exact && d_.exact_rate > 0) {
       double most = 0;
-      for (int v : s.ins) most = std::max(most, elements(v));
+      for (int v : s.ins) most = std::max(most, held_.elements(v));
       kernel_seconds_ += most / d_.exact_rate;
     }
     double written = 0;
-    for (int v : s.outs) written += elements(v);
+    for (int v : s.outs) written += held_.elements(v);
     for (int v : s.ins) {  // an op without work moves data: it reads no more than it writes
       if (!made_in_kernel_.count(v))
-        note_read(v, work > 0 ? elements(v) : std::min(elements(v), written));
+        note_read(v, work > 0 ? held_.elements(v) : std::min(held_.elements(v), written));
     }
     for (int v : s.outs) made_in_kernel_.insert(v);
     kernel_end_ = t;
@@ -301,13 +354,13 @@ class BodyPricer {
 
   void device_kernel(int t, Cost cost, double flops, double compute_seconds, const Step& s) {
     double bytes = 0;
-    for (int v : s.ins) bytes += bytes_of(v);
+    for (int v : s.ins) bytes += held_.bytes_of(v);
     for (int v : s.outs) {
       const bool accumulated = pricing_.fused && uses_[v] == 1 &&
                                last_use_[v] < static_cast<int>(body_.steps.size()) &&
                                body_.steps[last_use_[v]].kind == StepKind::accum;
       if (accumulated) by_product_[v] = true;
-      if (!accumulated) bytes += bytes_of(v);
+      if (!accumulated) bytes += held_.bytes_of(v);
     }
     price_.steps[t] = {.seconds = flops > 0 ? kernel_seconds(d_, compute_seconds, bytes) : 0,
                        .cost = cost};
@@ -319,7 +372,7 @@ class BodyPricer {
     const int v = s.ins[0];
     const char letter = body_.states[s.state].name[0];
     const double state =
-        elements(v) *
+        held_.elements(v) *
         static_cast<double>(pricing_.bytes.of((*body_.graph)[body_.versions[v].value], letter)) *
         (first_ ? 1 : 2);
     if (by_product_[v]) {
@@ -328,15 +381,15 @@ class BodyPricer {
       return;
     }
     if (!pricing_.fused) flush();
-    if (!made_in_kernel_.count(v)) note_read(v, elements(v));
+    if (!made_in_kernel_.count(v)) note_read(v, held_.elements(v));
     kernel_bytes_ += state;
-    kernel_flops_ += first_ ? 0 : elements(v);
+    kernel_flops_ += first_ ? 0 : held_.elements(v);
     kernel_end_ = t;
   }
 
   void note_read(int version, double n) {
     double& most = read_[version];
-    most = std::max(most, n * element_bytes(version));
+    most = std::max(most, n * held_.element_bytes(version));
   }
 
   void flush() {
@@ -344,7 +397,7 @@ class BodyPricer {
       double bytes = kernel_bytes_;
       for (const auto& [version, read] : read_) bytes += read;
       for (int v : made_in_kernel_) {
-        if (last_use_[v] > kernel_end_) bytes += bytes_of(v);
+        if (last_use_[v] > kernel_end_) bytes += held_.bytes_of(v);
       }
       StepPrice& p = price_.steps[kernel_end_];
       const double compute = std::max(kernel_flops_ / vector_peak_, kernel_seconds_);
@@ -359,19 +412,18 @@ class BodyPricer {
 
   const Device& d_;
   const Pricing& pricing_;
-  const Mesh& mesh_;
   const LoweredBody& body_;
   const int rank_;
   const bool first_;
   const double peak_, vector_peak_;
-  std::vector<char> letters_;         // by value: of the state it is read from or written to
+  std::vector<char> letters_;  // by value: of the state it is read from or written to
+  const LocalBody held_;
   std::vector<int> uses_, last_use_;  // by version
   std::vector<bool> by_product_;      // by version: never written, added to a sum as it is made
   std::map<int, double> read_;        // version -> bytes, of the open kernel
   std::set<int> made_in_kernel_;
   double kernel_bytes_ = 0, kernel_flops_ = 0;
   double kernel_seconds_ = 0;  // that it takes at least, for what FLOPs do not tell
-  double rounds_ = 1;          // of a loop body
   int kernel_end_ = -1;
   BodyPrice price_;
 };

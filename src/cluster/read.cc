@@ -1,4 +1,6 @@
-// Cluster files, read strictly.
+// Reads cluster files. Each key has its legal range, an unknown key is refused with its nearest
+// neighbour, and a note on the source or the fit of a number that the file does not have is refused
+// too. docs/cluster-files.md lists the keys; base/yaml.h says how an error finds its line.
 #include <algorithm>
 #include <filesystem>
 #include <limits>

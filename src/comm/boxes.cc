@@ -1,3 +1,8 @@
+// Copies and reductions of strided parts. Views of equal sizes are reduced to one common form: dims
+// of size 1 vanish, dims that continue each other in every view are joined, and the last dim, if it
+// is adjacent everywhere, becomes a run. What is left is a list of runs that all views walk
+// together. Sums go block by block, so that the partial sums stay in the nearest cache; each
+// element is still added in the order of the views, which fixes its bits. Read comm/boxes.h first.
 #include "comm/boxes.h"
 
 #include <algorithm>

@@ -1,6 +1,11 @@
+// What holds of transfers whatever carries them: each description is checked by itself, then those
+// of a group's members against each other, and the bytes that a rank sends are counted from the
+// views alone. A communicator calls these and only moves the bytes. Read comm/communicator.h first.
 #include "comm/transfers.h"
 
 #include <algorithm>
+
+#include "ir/local.h"
 
 namespace myriad {
 
@@ -204,9 +209,7 @@ int64_t elements_of_part(const View& v, DType dtype, int i, int n) {
 Traffic sent_by(const Transfer& t, int ranks_per_node) {
   Traffic traffic;
   const int kind = static_cast<int>(t.kind), n = static_cast<int>(t.group.size());
-  const auto node = [&](int member) {
-    return ranks_per_node > 0 ? t.group[member] / ranks_per_node : 0;
-  };
+  const auto node = [&](int member) { return node_of_rank(t.group[member], ranks_per_node); };
   const auto count = [&](int to, int64_t elements) {
     const int64_t bytes = elements * static_cast<int64_t>(size_of(t.dtype));
     traffic.bytes[kind] += bytes;

@@ -1,3 +1,8 @@
+// Ops made one by one. The index rule of an op ("bsd,grhd->bsgrh") and the sizes of its operands
+// give the labels and sizes of its results, so the author of a model writes neither; a rule that
+// contradicts the sizes is a CHECK. Routed rows are known by their labels "ebs..."; their set (the
+// choices that define it) and expected density follow from the operands too. Read ir/builder.h and
+// the labels in ir/graph.h first.
 #include "ir/builder.h"
 
 #include "base/error.h"

@@ -21,9 +21,7 @@ bool LabelSizes::set(char label, int64_t size) {
   return true;
 }
 
-const char* name_of(RopeStyle style) {
-  return style == RopeStyle::half ? "half" : "interleaved";
-}
+const char* name_of(RopeStyle style) { return style == RopeStyle::half ? "half" : "interleaved"; }
 
 int Graph::add(Value v) {
   const int id = static_cast<int>(values.size());

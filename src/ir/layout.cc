@@ -1,3 +1,11 @@
+// Layouts as text, and the planner of moves between two layouts.
+//
+// The planner (Resharder) keeps a current layout and repeats the first rule that applies until the
+// current layout is the goal. The order of the rules is the idea: what costs nothing comes first
+// (slice), then what shrinks a value (reduce_scatter), then what keeps its size (all_to_all), then
+// what grows it (all_gather), so that no collective carries more than it must. Every rule removes
+// something that separates the two layouts and adds nothing, hence the loop ends; that it ends at
+// the goal is checked. Read ir/layout.h and docs/layouts.md first.
 #include "ir/layout.h"
 
 #include <algorithm>
@@ -93,18 +101,19 @@ class Resharder {
     return list.prefix(k);
   }
 
+  // What does not fit in one list of atoms is left to a second slice.
   bool slice() {
     AtomSet held = static_cast<AtomSet>(cur_.cut_atoms() | cur_.pending);
     AtomList all;
     bool any = false;
     for (int d = 0; d < cur_.dims; ++d) {
-      const AtomList run = take_while(missing(d), [&](Atom a) { return !(held >> a & 1); });
+      const int room = AtomList::kMost - all.n;
+      AtomList run = take_while(missing(d), [&](Atom a) { return !(held >> a & 1); });
+      run.truncate(room);
       if (run.empty()) continue;
       cur_.cuts[d].append(run);
       held = static_cast<AtomSet>(held | run.set());
-      for (Atom a : run) {
-        if (all.n < 7) all.push(a);
-      }
+      all.append(run);
       any = true;
     }
     return any && did(MoveKind::slice, all);
@@ -305,8 +314,8 @@ std::string show(const Layout& layout, std::string_view labels, const Mesh& mesh
 
 namespace {
 
-AtomList parse_atoms(std::string_view text, const Mesh& mesh, std::string_view whole) {
-  AtomList list;
+std::vector<Atom> parse_atoms(std::string_view text, const Mesh& mesh, std::string_view whole) {
+  std::vector<Atom> list;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     const std::string_view name = text.substr(0, comma);
@@ -315,7 +324,7 @@ AtomList parse_atoms(std::string_view text, const Mesh& mesh, std::string_view w
       throw Error(fmt::format("layout \"{}\": no atom \"{}\"", whole, name), "",
                   fmt::format("atoms are {}", mesh.show(mesh.all())));
     }
-    list.push(static_cast<Atom>(a));
+    list.push_back(static_cast<Atom>(a));
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return list;
@@ -336,9 +345,10 @@ Layout parse_layout(std::string_view text, std::string_view labels, const Mesh& 
       throw Error(fmt::format("layout \"{}\": \"{}\" is not LABEL:ATOMS", text, word));
     }
     const std::string_view key = word.substr(0, colon);
-    const AtomList atoms = parse_atoms(word.substr(colon + 1), mesh, text);
+    const std::vector<Atom> atoms = parse_atoms(word.substr(colon + 1), mesh, text);
     if (key == "sum" || key == "max") {
-      layout.pending = atoms.set();
+      layout.pending = 0;
+      for (Atom a : atoms) layout.pending = static_cast<AtomSet>(layout.pending | 1u << a);
       layout.max = key == "max";
       continue;
     }
@@ -347,7 +357,12 @@ Layout parse_layout(std::string_view text, std::string_view labels, const Mesh& 
       throw Error(fmt::format("layout \"{}\": no label \"{}\"", text, key), "",
                   fmt::format("labels are \"{}\"", labels));
     }
-    layout.cuts[d] = atoms;
+    if (atoms.size() > AtomList::kMost) {
+      throw Error(fmt::format("layout \"{}\": {} atoms cut {}", text, atoms.size(), key), "",
+                  fmt::format("at most {}", AtomList::kMost));
+    }
+    layout.cuts[d] = {};
+    for (Atom a : atoms) layout.cuts[d].push(a);
   }
   return layout;
 }

@@ -14,8 +14,8 @@ namespace myriad {
 
 constexpr int kMaxLayoutDims = 6;
 
-// For each dim the atoms that cut it; `pending`: atoms over which the value is still a sum (or
-// maximum) of what its ranks hold; whole over all others.
+// A value is sharded over the atoms that cut its dims, partial over the atoms in `pending` (it is
+// still the sum, or the maximum, of what its ranks hold) and replicated over all others.
 struct Layout {
   std::array<AtomList, kMaxLayoutDims> cuts{};
   AtomSet pending = 0;
@@ -36,19 +36,21 @@ constexpr int kMoveKinds = 6;
 const char* name_of(MoveKind kind);
 constexpr bool sends(MoveKind k) { return k != MoveKind::slice && k != MoveKind::first; }
 
-// One step of a reshard. slice: take my part. first: whole becomes pending by zeroing all but
-// coordinate 0. The others are collectives over the group of `atoms`.
+// One step of a reshard. slice: each rank keeps its own part. first: a replicated value becomes
+// partial, because every rank but that at coordinate 0 sets it to zero. The others are collectives
+// over the groups of `atoms`.
 struct MoveStep {
   MoveKind what;
   AtomList atoms;
   Layout after;
 };
 
-// Repeats the first rule that applies: slice, reduce_scatter, all_to_all, all_reduce, all_gather,
-// first. An all_to_all takes the tails of several dims, or serves several, where so all that moves
-// goes straight to where it is wanted. CHECKs that it arrives. A reduce_scatter also takes the
-// pending atoms that end in a whole value, which is gathered again: one sum over all of them in
-// mesh order, as an all_reduce makes it. So ZeRO does not change bits.
+// Plans a reshard by repeating the first rule that applies, in this order: slice, reduce_scatter,
+// all_to_all, all_reduce, all_gather, first. It CHECKs that the result is `to`. Where that sends
+// everything to its place at once, one all_to_all moves the last atoms of several dims. A
+// reduce_scatter also reduces the partial atoms that are to be replicated, and they are gathered
+// afterwards; then one sum runs over all of these atoms in the order of the mesh, as in an
+// all_reduce, and ZeRO does not change a bit.
 std::vector<MoveStep> reshard(const Layout& from, const Layout& to);
 
 // Elements a rank sends on average in one step, at even sizes.
@@ -61,7 +63,7 @@ int64_t local_elements(const Mesh& mesh, const Layout& layout, std::span<const i
                        int rank);
 double average_elements(const Mesh& mesh, const Layout& layout, std::span<const int64_t> sizes);
 
-// "b:dp g:tg sum:tr"; "whole" where there is nothing to say.
+// "b:dp g:tg sum:tr"; a value that is replicated over all atoms is "whole".
 std::string show(const Layout& layout, std::string_view labels, const Mesh& mesh);
 Layout parse_layout(std::string_view text, std::string_view labels,
                     const Mesh& mesh);  // throws Error

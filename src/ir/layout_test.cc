@@ -128,6 +128,33 @@ TEST(Layout, OneExchangeServesSeveralDims) {
   EXPECT_EQ(steps("a:x", "b:x"), "all_to_all(x) ");
 }
 
+// A list of atoms has seven places; an eighth must not vanish.
+TEST(Layout, EightAtoms) {
+  std::vector<Mesh::Axis> axes;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) axes.push_back({name, 2});
+  const Mesh mesh(axes);
+  const auto layout = [&](const char* text) { return parse_layout(text, "xy", mesh); };
+  std::string text;
+  for (const MoveStep& s : reshard(Layout(2), layout("x:a,b,c,d y:e,f,g,h")))
+    text +=
+        fmt::format("{}({}) {}; ", name_of(s.what), mesh.show(s.atoms), show(s.after, "xy", mesh));
+  EXPECT_EQ(text,
+            "slice(a,b,c,d,e,f,g) x:a,b,c,d y:e,f,g; "
+            "slice(h) x:a,b,c,d y:e,f,g,h; ");
+
+  EXPECT_EQ(show(layout("sum:a,b,c,d,e,f,g,h"), "xy", mesh), "sum:a,b,c,d,e,f,g,h");
+  try {
+    layout("x:a,b,c,d,e,f,g,h");
+    FAIL() << "eight atoms cut one dim";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("8 atoms cut x\n  hint: at most 7"), std::string::npos)
+        << e.what();
+  }
+  const char* full = "a list of more than 7 atoms";
+  EXPECT_DEATH((AtomList{0, 1, 2, 3, 4, 5, 6, 7}), full);
+  EXPECT_DEATH(reshard(layout("sum:a,b,c,d,e,f,g,h"), Layout(2)), full);
+}
+
 TEST(Layout, PartsOfAnUnevenDimCoverItOnce) {
   const Mesh mesh({{"x", 2}, {"y", 3}, {"z", 2}});
   for (int64_t size = 0; size <= 14; ++size) {

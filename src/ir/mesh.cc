@@ -1,3 +1,9 @@
+// The grid of ranks: coordinates, groups of ranks that differ in some atoms only, and the cut rule.
+//
+// A rank's number is a number in mixed radix whose digits are its coordinates, so an atom is a
+// stride and a size, and most questions are a division and a remainder. The exceptions are the two
+// atoms of uneven nodes (kNode, kNear), which have no stride; OwnerNodes answers for them. Read
+// ir/mesh.h first.
 #include "ir/mesh.h"
 
 #include <algorithm>
@@ -11,7 +17,7 @@ AtomList::AtomList(std::initializer_list<Atom> list) {
 }
 
 void AtomList::push(Atom x) {
-  CHECK(n < a.size(), "more than {} atoms on one dim", a.size());
+  CHECK(n < kMost, "a list of more than {} atoms", kMost);
   a[n++] = x;
 }
 

@@ -17,15 +17,18 @@ namespace myriad {
 using Atom = uint8_t;      // index into Mesh::atoms
 using AtomSet = uint16_t;  // bit a: atom a
 constexpr int kMaxAtoms = 16;
-// Where nodes do not hold as many owners of experts each no atoms tell them apart; a mesh with
-// such nodes has two more: on which node of its group an owner is, and which of the owners there.
+// If nodes do not all hold equally many owners of experts (ir/nodes.h), no atom says on which node
+// an owner is. A mesh with such nodes has two more atoms: kNode is the node of its group that an
+// owner is on, and kNear says which of the owners on that node it is.
 constexpr Atom kNode = 14, kNear = 15;
 constexpr AtomSet kOfNodes = 1u << kNode | 1u << kNear;
 
-// Ordered list of atoms that cut one dim, major first. A plain value of eight bytes.
+// The atoms that cut one dim, in order: the first varies slowest over the dim. A plain value of
+// eight bytes.
 struct AtomList {
+  static constexpr int kMost = 7;
   uint8_t n = 0;
-  std::array<Atom, 7> a{};
+  std::array<Atom, kMost> a{};
 
   AtomList() = default;
   AtomList(std::initializer_list<Atom> list);
@@ -49,8 +52,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Atoms major first; the last varies fastest with the rank number. Atoms of size 1 are known by
-// name but vanish.
+// The grid of ranks. Of its axes the last varies fastest with the rank number. An axis of size 1 is
+// known by name, but it is no atom.
 class Mesh {
  public:
   struct Axis {
@@ -59,8 +62,8 @@ class Mesh {
     double price = 1;  // factor on bytes sent over it
     bool operator==(const Axis&) const = default;
   };
-  // nodes: how uneven nodes part the ranks that share experts; none if it says no ranks_per_node.
-  // Throws Error: size below 1, too many atoms, twice the same name.
+  // `nodes` says how uneven nodes divide the ranks that share experts; without ranks_per_node there
+  // are none. Throws Error for a size below 1, too many atoms, or the same name twice.
   explicit Mesh(std::vector<Axis> axes = {}, OwnerNodes nodes = {});
 
   int ranks() const { return ranks_; }
@@ -76,14 +79,14 @@ class Mesh {
   int stride(Atom a) const { return stride_[a]; }
   int64_t parts(AtomList list) const;  // kNode, kNear: on average
   int64_t parts(AtomSet set) const;
-  // The cut rule: part i of n of a dim of size s is [i s / n, (i + 1) s / n). A cut by kNode, which
-  // stands alone, gives what all owners on the node of `rank` have; one by kNear is into as many
-  // parts as there are owners on that node.
+  // The cut rule: part i of n of a dim of size s is [i s / n, (i + 1) s / n). A cut by kNode must
+  // be the only one of its dim; it gives `rank` the parts of all owners on its node. A cut by kNear
+  // is into as many parts as there are owners on that node.
   Range range(int64_t size, AtomList cut, int rank) const;
-  // Ranks that differ from `rank` in these atoms only; order: the list's, first atom slowest.
-  // {kNear}: those of the owners on its node.
+  // The ranks that differ from `rank` in these atoms only, with the first atom of the list varying
+  // slowest. For {kNear}: the corresponding ranks of the owners on its node.
   std::vector<int> group(AtomList atoms, int rank) const;
-  double price(AtomList atoms) const;     // of the dearest; kNear: 1
+  double price(AtomList atoms) const;     // the highest of their prices; kNear has 1
   std::string show(AtomList list) const;  // "dp,tp"
   std::string show(AtomSet set) const;
   bool operator==(const Mesh&) const = default;

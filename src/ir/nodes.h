@@ -1,4 +1,4 @@
-// Which node an owner of experts lies on.
+// On which node an owner of experts is.
 #pragma once
 
 #include <algorithm>
@@ -6,10 +6,11 @@
 
 namespace myriad {
 
-// The ranks that share the experts are `owners` x `inner` (ep x etp) neighbours, the first of them
-// rank `first`; owner p has inner ones from first + p inner on and counts to the node of the first
-// of these. Node of rank r: r / ranks_per_node (0: one node holds all). Nodes of such a group are
-// numbered from 0; they need not hold as many owners each, nor as many in each group.
+// Experts are shared by `owners` x `inner` (ep x etp) consecutive ranks, of which rank `first` is
+// the first. Owner p is made of the `inner` ranks that begin at first + p * inner. Rank r is on
+// node r / ranks_per_node (0: one node holds all ranks), and an owner counts as being on the node
+// of its first rank. The nodes of such a group are numbered from 0. They need not hold equally many
+// owners, and two groups may be divided among nodes in different ways.
 struct OwnerNodes {
   int64_t owners = 1, inner = 1, ranks_per_node = 0, first = 0;
 
@@ -25,7 +26,8 @@ struct OwnerNodes {
     return (first + owner * inner) / ranks_per_node - first / ranks_per_node;
   }
   int64_t nodes() const { return node_of(owners - 1) + 1; }
-  int64_t first_owner(int64_t node) const {  // `owners` from the number of nodes on
+  // For a node beyond the last: `owners`.
+  int64_t first_owner(int64_t node) const {
     if (ranks_per_node == 0) return node == 0 ? 0 : owners;
     if (inner >= ranks_per_node) return std::min(node, owners);
     const int64_t at = (first / ranks_per_node + node) * ranks_per_node - first;

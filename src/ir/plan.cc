@@ -1,3 +1,10 @@
+// Legality of a plan by itself, without a model's sizes: sizes of the axes, schedule, layers of
+// each stage, nodes of experts.
+//
+// Each check throws an Error that names the rule, the values that break it and the nearest legal
+// values, which are found by trying the neighbours against the same rule. Warnings are a separate
+// list: they name what is legal but costs more than it seems. Read ir/plan.h first; what depends on
+// the model's sizes is checked in passes/strategy.cc.
 #include "ir/plan.h"
 
 #include <algorithm>

@@ -9,10 +9,10 @@
 
 namespace myriad {
 
-// What the backward pass of a layer makes again: nothing; all but the outputs of matrix products
-// and attention (Row's engine, is_product); everything.
+// What a layer's backward pass recomputes: nothing; all but the outputs of matrix products and of
+// attention (Row's engine, is_product); everything.
 enum class Recompute : uint8_t { none, selective, full };
-// How the rows of experts cross from node to node, see docs/experts.md.
+// How rows of experts are sent from node to node, see docs/experts.md.
 enum class Dispatch : uint8_t { flat, node_gather, node_relay };
 const char* name_of(Dispatch dispatch);
 enum class GradReduce : uint8_t { automatic, step, micro_batch };
@@ -46,10 +46,11 @@ struct CutSizes {
           top_k = 0;
 };
 
-// Legal but costly: what it costs, one sentence each ("kv heads 3 over tp 2: ...").
+// What is legal but costs more than it seems, one sentence each ("kv heads 3 over tp 2: ...").
 std::vector<std::string> warnings(const Plan& plan, const CutSizes& sizes);
 
-// Nodes that the ranks of one ep group (with its etp) lie on; 0: not as many ranks on each.
+// On how many nodes the ranks of one ep group (with its etp) are; 0: nodes hold unequal numbers of
+// them.
 int nodes_of_experts(const Plan& plan);
 
 // One line: "dp 2 x tp 2 x pp 2, vpp 2, 4 micro-batches, zero 1, sp, interleaved".

@@ -1,3 +1,8 @@
+// Programs as text. A name that several items share is followed by "#index"; a version is printed
+// with its value and layout where it is named first, an op before the first step that runs it, so
+// a body reads from top to bottom. Fields that have no place of their own come from the table in
+// ir/fields.h and are printed where they differ from those of a fresh struct; so the text is short
+// and yet complete. Read ir/print.h first; ir/parse.cc is the inverse.
 #include "ir/print.h"
 
 #include <algorithm>
@@ -237,7 +242,7 @@ std::string print_action(const Action& a, const Texts& bodies, const Texts& buff
   const auto buffer = [&](int id) { return buffers[id]; };
   std::string out = name_of(a.act);
   if (a.body >= 0) out += (a.act == Act::run ? " " : " body ") + bodies[a.body];
-  if (a.unit >= 0) out += fmt::format(" unit {}", a.unit);
+  if (a.unit != -1) out += fmt::format(" unit {}", a.unit);
   if (a.micro_batch >= 0) out += fmt::format(" mb {}", a.micro_batch);
   if (a.first) out += " first";
   if (!a.ins.empty()) out += " (" + listed(a.ins, buffer) + ")";

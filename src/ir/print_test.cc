@@ -274,7 +274,7 @@ Action any_action(AnyFields& any, const Program& program) {
   Action a{.act = static_cast<Act>(any.pick(6))};
   maybe(a.body, program.bodies.size());
   if (a.act == Act::run) a.body = any.pick(program.bodies.size());
-  maybe(a.unit, 1000);
+  a.unit = any.pick(1000) - 5;
   maybe(a.micro_batch, 100);
   maybe(a.peer, static_cast<size_t>(program.stages));
   maybe(a.channel, 50);

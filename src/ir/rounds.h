@@ -9,10 +9,11 @@
 
 namespace myriad {
 
-// An owner of experts takes at most `bound` rows a round. Tokens come in order; the choices that
-// one has on a node run in the node's running round if every owner has room for them, else in the
-// next, so that a token crosses to a node once. Only choices that fill more than a whole round of
-// one owner are parted; the lowering sees to it that there are none.
+// An owner of experts takes at most `bound` rows in a round. Tokens come in order. All choices of a
+// token on one node run in the same round, so that the token is sent to that node once: in the
+// node's current round if every owner has room for them, else in the next. Choices are split only
+// if they alone would fill more than a round of one owner; the lowering chooses `bound` so that
+// this cannot happen.
 class NodeRounds {
  public:
   static size_t state_size(const OwnerNodes& nodes) {

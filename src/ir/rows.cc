@@ -1,3 +1,7 @@
+// The table of ops and the functions it names, in the order of its columns: linear sets, labels
+// that must be whole, work, gradients. A gradient is written once, in the ops of this very table,
+// and needs no rule of its own for any layout: the sharder lays it out as it does the forward pass.
+// Read ir/rows.h first, which says what each column means, and the rules in ir/graph.h.
 #include "ir/rows.h"
 
 #include <algorithm>
@@ -28,14 +32,17 @@ Masks operand(const Op&) {
   return {1u << I};
 }
 
-// Whole labels.
+// Labels that must be whole: that of the last dim, or those named.
 std::string nothing(const Op&) { return ""; }
 std::string last(const Op& op) { return op.in_labels[0].substr(op.in_labels[0].size() - 1); }
-std::string choices(const Op&) { return "j"; }
-std::string all_choices(const Op&) { return "bsj"; }
+std::string only_j(const Op&) { return "j"; }
+std::string only_bsj(const Op&) { return "bsj"; }
+std::string only_st(const Op&) { return "st"; }
+std::string only_thu(const Op&) { return "thu"; }
+std::string only_hu(const Op&) { return "hu"; }
 std::string sliced(const Op& op) { return {op.attrs.label, op.attrs.to}; }
 
-// Work.
+// Work: FLOPs an element of the first output or of the first operand, or more than that.
 double points(const LabelSizes& local, std::string_view labels) {
   double n = 1;
   for (char l : labels) n *= static_cast<double>(local.at(l));
@@ -43,11 +50,11 @@ double points(const LabelSizes& local, std::string_view labels) {
 }
 double no_work(const Op&, const LabelSizes&) { return 0; }
 template <int N>
-double per_output(const Op& op, const LabelSizes& local) {
+double outputs(const Op& op, const LabelSizes& local) {
   return N * points(local, op.out_labels[0]);
 }
 template <int N>
-double per_input(const Op& op, const LabelSizes& local) {
+double inputs(const Op& op, const LabelSizes& local) {
   return N * points(local, op.in_labels[0]);
 }
 double contract_work(const Op& op, const LabelSizes& local) {
@@ -70,7 +77,7 @@ double attention_grad_work(const Op&, const LabelSizes& local) {
   return 2 * points(local, "bsgrt") * static_cast<double>(3 * local.at('h') + 2 * local.at('u'));
 }
 
-// Gradients. d: of the outputs; a result of -1: none.
+// Gradients of the operands (-1: none); d are those of the outputs.
 using Grads = std::vector<int>;
 using DOuts = std::span<const int>;
 
@@ -81,8 +88,9 @@ Builder::Options with(Attrs attrs, LabelSizes sizes = {}, std::vector<DType> dty
           .dtypes = std::move(dtypes)};
 }
 
-// d of operand i of a product: the product of dY with the others, summed over what operand i lacks;
-// labels that only operand i has are spread.
+// The gradient of operand i of a product is the product of that of the result (labels y) with the
+// other operands, summed over the labels that operand i lacks. It is repeated along labels that
+// only operand i has.
 Grads product_grad(Builder& b, const Op& op, int d, const std::string& y) {
   Grads out;
   for (size_t i = 0; i < op.ins.size(); ++i) {
@@ -157,7 +165,7 @@ Grads sum_exp_grad(Builder& b, const Op& op, DOuts d) {
           -1};
 }
 template <Row Back>
-Grads turn_back(Builder& b, const Op& op, DOuts d) {
+Grads back(Builder& b, const Op& op, DOuts d) {
   const std::string rule = op.out_labels[0] + "," + op.in_labels[1] + "->" + op.in_labels[0];
   return {
       b.op1(Back, {d[0], op.ins[1]}, rule, with({}, op.size, {b.graph().gradient_type(op.ins[0])})),
@@ -200,7 +208,7 @@ Grads slice_grad(Builder& b, const Op& op, DOuts d) {
 }
 
 template <Row Back>
-Grads turn_rows_back(Builder& b, const Op& op, DOuts d) {
+Grads rows_back(Builder& b, const Op& op, DOuts d) {
   const std::string rule =
       op.out_labels[0] + "," + op.in_labels[1] + "," + op.in_labels[2] + "->" + op.in_labels[0];
   return {b.op1(Back, {d[0], op.ins[1], op.ins[2]}, rule, with(op.attrs, op.size)), -1, -1};
@@ -208,305 +216,79 @@ Grads turn_rows_back(Builder& b, const Op& op, DOuts d) {
 
 constexpr auto kNoGrad = nullptr;
 
+// What few rows are besides.
+constexpr RowInfo reducing_max(RowInfo r) {
+  r.reduces_max = true;
+  return r;
+}
+constexpr RowInfo laid_as_wanted(RowInfo r) {
+  r.as_wanted = true;
+  return r;
+}
+constexpr RowInfo in_place(RowInfo r) {
+  r.elementwise = true;
+  return r;
+}
+constexpr RowInfo on(Engine engine, RowInfo r) {
+  r.engine = engine;
+  return r;
+}
+
+// clang-format off
 const RowInfo kTable[] = {
-    {.row = Row::contract,
-     .name = "contract",
-     .linear = each,
-     .whole = nothing,
-     .work = contract_work,
-     .gradient = contract_grad,
-     .engine = Engine::matrix},
-    {.row = Row::broadcast,
-     .name = "broadcast",
-     .linear = together,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = broadcast_grad},
-    {.row = Row::add,
-     .name = "add",
-     .linear = together,
-     .whole = nothing,
-     .work = add_work,
-     .gradient = add_grad},
-    {.row = Row::cast,
-     .name = "cast",
-     .linear = widening,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = cast_grad},
-    {.row = Row::rsqrt,
-     .name = "rsqrt",
-     .linear = none,
-     .whole = nothing,
-     .work = per_output<3>,
-     .gradient = rsqrt_grad},
-    {.row = Row::recip,
-     .name = "recip",
-     .linear = none,
-     .whole = nothing,
-     .work = per_output<1>,
-     .gradient = recip_grad},
-    {.row = Row::log,
-     .name = "log",
-     .linear = none,
-     .whole = nothing,
-     .work = per_output<1>,
-     .gradient = log_grad},
-    {.row = Row::silu,
-     .name = "silu",
-     .linear = none,
-     .whole = nothing,
-     .work = per_output<4>,
-     .gradient = silu_grad},
-    {.row = Row::silu_grad,
-     .name = "silu_grad",
-     .linear = operand<1>,
-     .whole = nothing,
-     .work = per_output<7>,
-     .gradient = kNoGrad},
-    {.row = Row::sigmoid,
-     .name = "sigmoid",
-     .linear = none,
-     .whole = nothing,
-     .work = per_output<4>,
-     .gradient = sigmoid_grad},
-    {.row = Row::sigmoid_grad,
-     .name = "sigmoid_grad",
-     .linear = operand<1>,
-     .whole = nothing,
-     .work = per_output<3>,
-     .gradient = kNoGrad},
-    {.row = Row::gelu,
-     .name = "gelu",
-     .linear = none,
-     .whole = nothing,
-     .work = per_output<9>,
-     .gradient = gelu_grad},
-    {.row = Row::gelu_grad,
-     .name = "gelu_grad",
-     .linear = operand<1>,
-     .whole = nothing,
-     .work = per_output<16>,
-     .gradient = kNoGrad},
-    {.row = Row::softmax,
-     .name = "softmax",
-     .linear = none,
-     .whole = last,
-     .work = per_output<4>,
-     .gradient = softmax_grad},
-    {.row = Row::max_stop,
-     .name = "max_stop",
-     .linear = none,
-     .whole = nothing,
-     .work = per_input<1>,
-     .gradient = kNoGrad,
-     .reduces_max = true},
-    {.row = Row::sum_exp,
-     .name = "sum_exp",
-     .linear = none,
-     .whole = nothing,
-     .work = per_input<3>,
-     .gradient = sum_exp_grad},
-    {.row = Row::exp_scale,
-     .name = "exp_scale",
-     .linear = operand<2>,
-     .whole = nothing,
-     .work = per_input<3>,
-     .gradient = kNoGrad},
-    {.row = Row::pick,
-     .name = "pick",
-     .linear = operand<0>,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = turn_back<Row::unpick>},
-    {.row = Row::unpick,
-     .name = "unpick",
-     .linear = operand<0>,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::topk,
-     .name = "topk",
-     .linear = none,
-     .whole = last,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::count,
-     .name = "count",
-     .linear = none,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::fits,
-     .name = "fits",
-     .linear = none,
-     .whole = all_choices,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::window,
-     .name = "window",
-     .linear = none,
-     .whole = choices,
-     .work = no_work,
-     .gradient = kNoGrad,
-     .as_wanted = true},
-    {.row = Row::rounds,
-     .name = "rounds",
-     .linear = none,
-     .whole = choices,
-     .work = no_work,
-     .gradient = kNoGrad,
-     .reduces_max = true,
-     .as_wanted = true},
-    {.row = Row::dispatch,
-     .name = "dispatch",
-     .linear = operand<0>,
-     .whole = choices,
-     .work = no_work,
-     .gradient = turn_back<Row::combine>},
-    {.row = Row::combine,
-     .name = "combine",
-     .linear = operand<0>,
-     .whole = choices,
-     .work = per_input<1>,
-     .gradient = turn_back<Row::dispatch>},
-    {.row = Row::leads,
-     .name = "leads",
-     .linear = none,
-     .whole = choices,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::spread,
-     .name = "spread",
-     .linear = operand<0>,
-     .whole = choices,
-     .work = no_work,
-     .gradient = turn_rows_back<Row::collapse>},
-    {.row = Row::collapse,
-     .name = "collapse",
-     .linear = operand<0>,
-     .whole = choices,
-     .work = per_input<1>,
-     .gradient = turn_rows_back<Row::spread>},
-    {.row = Row::dispatch_w,
-     .name = "dispatch_w",
-     .linear = operand<0>,
-     .whole = choices,
-     .work = no_work,
-     .gradient = turn_back<Row::collect_w>},
-    {.row = Row::collect_w,
-     .name = "collect_w",
-     .linear = operand<0>,
-     .whole = choices,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::balance,
-     .name = "balance",
-     .linear = none,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::valid,
-     .name = "valid",
-     .linear = none,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::gather_rows,
-     .name = "gather_rows",
-     .linear = operand<0>,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = turn_back<Row::scatter_rows>},
-    {.row = Row::scatter_rows,
-     .name = "scatter_rows",
-     .linear = operand<0>,
-     .whole = nothing,
-     .work = per_input<1>,
-     .gradient = kNoGrad},
-    {.row = Row::place_rows,
-     .name = "place_rows",
-     .linear = none,
-     .whole = [](const Op&) -> std::string { return "st"; },
-     .work = no_work,
-     .gradient = kNoGrad,
-     .elementwise = true},
-    {.row = Row::rope,
-     .name = "rope",
-     .linear = operand<0>,
-     .whole = last,
-     .work = per_input<3>,
-     .gradient = rope_grad},
-    {.row = Row::attention,
-     .name = "attention",
-     .linear = none,
-     .whole = [](const Op&) -> std::string { return "thu"; },
-     .work = attention_work,
-     .gradient = attention_grad,
-     .engine = Engine::attention},
-    {.row = Row::attention_grad,
-     .name = "attention_grad",
-     .linear = operand<5>,
-     .whole = [](const Op&) -> std::string { return "hu"; },
-     .work = attention_grad_work,
-     .gradient = kNoGrad,
-     .engine = Engine::attention},
-    {.row = Row::slice,
-     .name = "slice",
-     .linear = together,
-     .whole = sliced,
-     .work = no_work,
-     .gradient = slice_grad},
-    {.row = Row::pad,
-     .name = "pad",
-     .linear = together,
-     .whole = sliced,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::sum_exact,
-     .name = "sum_exact",
-     .linear = none,
-     .whole = nothing,
-     .work = sum_work,
-     .gradient = sum_exact_grad},
-    {.row = Row::clip,
-     .name = "clip",
-     .linear = none,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::settle_exact,
-     .name = "settle_exact",
-     .linear = none,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::adamw,
-     .name = "adamw",
-     .linear = none,
-     .whole = nothing,
-     .work = per_output<15>,
-     .gradient = kNoGrad,
-     .elementwise = true},
-    {.row = Row::read,
-     .name = "read",
-     .linear = none,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::write,
-     .name = "write",
-     .linear = none,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = kNoGrad},
-    {.row = Row::accum,
-     .name = "accum",
-     .linear = none,
-     .whole = nothing,
-     .work = no_work,
-     .gradient = kNoGrad},
+  // op                 name            linear      whole     work         gradient
+  on(Engine::matrix, {Row::contract, "contract", each, nothing, contract_work, contract_grad}),
+  {Row::broadcast,    "broadcast",    together,   nothing,  no_work,     broadcast_grad},
+  {Row::add,          "add",          together,   nothing,  add_work,    add_grad},
+  {Row::cast,         "cast",         widening,   nothing,  no_work,     cast_grad},
+  {Row::rsqrt,        "rsqrt",        none,       nothing,  outputs<3>,  rsqrt_grad},
+  {Row::recip,        "recip",        none,       nothing,  outputs<1>,  recip_grad},
+  {Row::log,          "log",          none,       nothing,  outputs<1>,  log_grad},
+  {Row::silu,         "silu",         none,       nothing,  outputs<4>,  silu_grad},
+  {Row::silu_grad,    "silu_grad",    operand<1>, nothing,  outputs<7>,  kNoGrad},
+  {Row::sigmoid,      "sigmoid",      none,       nothing,  outputs<4>,  sigmoid_grad},
+  {Row::sigmoid_grad, "sigmoid_grad", operand<1>, nothing,  outputs<3>,  kNoGrad},
+  {Row::gelu,         "gelu",         none,       nothing,  outputs<9>,  gelu_grad},
+  {Row::gelu_grad,    "gelu_grad",    operand<1>, nothing,  outputs<16>, kNoGrad},
+  {Row::softmax,      "softmax",      none,       last,     outputs<4>,  softmax_grad},
+  reducing_max({Row::max_stop, "max_stop", none, nothing, inputs<1>, kNoGrad}),
+  {Row::sum_exp,      "sum_exp",      none,       nothing,  inputs<3>,   sum_exp_grad},
+  {Row::exp_scale,    "exp_scale",    operand<2>, nothing,  inputs<3>,   kNoGrad},
+  {Row::pick,         "pick",         operand<0>, nothing,  no_work,     back<Row::unpick>},
+  {Row::unpick,       "unpick",       operand<0>, nothing,  no_work,     kNoGrad},
+  {Row::topk,         "topk",         none,       last,     no_work,     kNoGrad},
+  {Row::count,        "count",        none,       nothing,  no_work,     kNoGrad},
+  {Row::fits,         "fits",         none,       only_bsj, no_work,     kNoGrad},
+  laid_as_wanted({Row::window, "window", none, only_j, no_work, kNoGrad}),
+  laid_as_wanted(reducing_max({Row::rounds, "rounds", none, only_j, no_work, kNoGrad})),
+  {Row::dispatch,     "dispatch",     operand<0>, only_j,   no_work,     back<Row::combine>},
+  {Row::combine,      "combine",      operand<0>, only_j,   inputs<1>,   back<Row::dispatch>},
+  {Row::leads,        "leads",        none,       only_j,   no_work,     kNoGrad},
+  {Row::spread,       "spread",       operand<0>, only_j,   no_work,     rows_back<Row::collapse>},
+  {Row::collapse,     "collapse",     operand<0>, only_j,   inputs<1>,   rows_back<Row::spread>},
+  {Row::dispatch_w,   "dispatch_w",   operand<0>, only_j,   no_work,     back<Row::collect_w>},
+  {Row::collect_w,    "collect_w",    operand<0>, only_j,   no_work,     kNoGrad},
+  {Row::balance,      "balance",      none,       nothing,  no_work,     kNoGrad},
+  {Row::valid,        "valid",        none,       nothing,  no_work,     kNoGrad},
+  {Row::gather_rows,  "gather_rows",  operand<0>, nothing,  no_work,     back<Row::scatter_rows>},
+  {Row::scatter_rows, "scatter_rows", operand<0>, nothing,  inputs<1>,   kNoGrad},
+  in_place({Row::place_rows, "place_rows", none, only_st, no_work, kNoGrad}),
+  {Row::rope,         "rope",         operand<0>, last,     inputs<3>,   rope_grad},
+  on(Engine::attention,
+     {Row::attention, "attention", none, only_thu, attention_work, attention_grad}),
+  on(Engine::attention,
+     {Row::attention_grad, "attention_grad", operand<5>, only_hu, attention_grad_work, kNoGrad}),
+  {Row::slice,        "slice",        together,   sliced,   no_work,     slice_grad},
+  {Row::pad,          "pad",          together,   sliced,   no_work,     kNoGrad},
+  {Row::sum_exact,    "sum_exact",    none,       nothing,  sum_work,    sum_exact_grad},
+  {Row::clip,         "clip",         none,       nothing,  no_work,     kNoGrad},
+  {Row::settle_exact, "settle_exact", none,       nothing,  no_work,     kNoGrad},
+  in_place({Row::adamw, "adamw", none, nothing, outputs<15>, kNoGrad}),
+  {Row::read,         "read",         none,       nothing,  no_work,     kNoGrad},
+  {Row::write,        "write",        none,       nothing,  no_work,     kNoGrad},
+  {Row::accum,        "accum",        none,       nothing,  no_work,     kNoGrad},
 };
+// clang-format on
 static_assert(std::size(kTable) == kRows, "each row has an entry");
 
 }  // namespace

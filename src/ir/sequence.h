@@ -1,4 +1,4 @@
-// Which token of a row stands where, when several ranks share the sequence.
+// The order of a row's tokens when several ranks share the sequence.
 #pragma once
 
 #include <algorithm>
@@ -7,11 +7,13 @@
 
 namespace myriad {
 
-// The row is cut into 2 cp chunks (the cut rule); at the places of rank i, counted along cp, stand
-// chunks i and 2 cp - 1 - i, a cheap and a dear one, so that causal attention costs every rank the
-// same. order[place] = index in the row. Masks, RoPE and losses see positions and targets as
-// values, so only what depends on the order of tokens (Row::fits, whoever reads a row whole) must
-// know. Chunks need not be of one size; the cut of places among ranks may then differ by a token.
+// The row is divided into 2 cp chunks by the cut rule, and rank i along cp gets chunks i and
+// 2 cp - 1 - i: one early chunk, whose causal attention is cheap, and one late chunk, whose
+// attention is expensive, so that every rank has the same work. order[place] is the index in the
+// row of the token at that place. Masks, RoPE and losses take positions and targets as values, so
+// only what depends on the order of tokens needs to know it: Row::fits, and whoever reads a row as
+// a whole. Chunks need not have the same size; the division of places among ranks may then differ
+// by a token.
 inline std::vector<int32_t> sequence_order(int64_t sequence, int64_t cp) {
   std::vector<int32_t> order;
   order.reserve(static_cast<size_t>(sequence));
@@ -28,7 +30,7 @@ inline std::vector<int32_t> sequence_order(int64_t sequence, int64_t cp) {
   return order;
 }
 
-// values: [rows, sequence, width] by places; the same in the order of the row.
+// Takes values [rows, sequence, width] by place and returns them in the order of the row.
 template <class T>
 std::vector<T> in_row_order(const std::vector<T>& values, int64_t rows, int64_t sequence,
                             int64_t cp) {

@@ -13,6 +13,7 @@
 #include "kernels/grouped.h"
 #include "kernels/move.h"
 #include "machine/exec_rows.h"
+#include "machine/exec_tensor.h"
 
 namespace myriad {
 
@@ -40,13 +41,7 @@ size_t kernel_scratch(KernelSet set, const Op& op, const LabelSizes& local, DTyp
 namespace {
 
 Tensor describe(const Mesh& mesh, const Value& v, const Layout& layout, int rank) {
-  Tensor t{.dtype = v.dtype, .dims = layout.dims};
-  for (int d = 0; d < layout.dims; ++d) {
-    const Range r = local_range(mesh, layout, v.sizes, d, rank);
-    t.size[d] = r.size();
-    t.lo[d] = r.lo;
-  }
-  return t;
+  return local_tensor(mesh, v.sizes, layout, rank, v.dtype);
 }
 
 // Of routed rows: the dims after e, b, s, behind one of rows whose number is not known yet.
@@ -187,10 +182,7 @@ struct Executor::Rank : Task, Machine {
                             const Step& step) const {
     PreparedBody::Run run;
     const Op& op = body.ops[step.op];
-    run.local = op.size;
-    for (size_t l = 0; l < run.local.sizes.size(); ++l) {
-      run.local.sizes[l] = s.program.mesh.range(op.size.sizes[l], step.cuts[l], rank).size();
-    }
+    run.local = local_labels(s.program.mesh, op, step, rank);
     for (const auto* versions : {&step.ins, &step.outs}) {
       for (int v : *versions) {
         if (p.table[v] >= 0) run.rows = v;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/element.h"
 #include "machine/exec.h"
+#include "machine/exec_tensor.h"
 
 namespace myriad {
 
@@ -103,22 +104,12 @@ std::vector<double> assemble(const Mesh& mesh, const std::string& name, const Si
   return whole;
 }
 
-Tensor where(const Mesh& mesh, const Sizes& sizes, const Layout& layout, int rank) {
-  Tensor t{.dims = layout.dims};
-  for (int d = 0; d < layout.dims; ++d) {
-    const Range r = local_range(mesh, layout, sizes, d, rank);
-    t.size[d] = r.size();
-    t.lo[d] = r.lo;
-  }
-  return t;
-}
-
 }  // namespace
 
 std::vector<double> Collected::whole(const std::string& name) const {
   std::vector<PartView> views;
   for (const Part& p : parts_)
-    views.push_back({p.rank, &p.data, where(program_.mesh, sizes_, layout_, p.rank)});
+    views.push_back({p.rank, &p.data, local_tensor(program_.mesh, sizes_, layout_, p.rank)});
   return assemble(program_.mesh, name, sizes_, layout_, std::move(views));
 }
 
@@ -139,7 +130,7 @@ std::vector<double> get_state(const Executor& executor, int index) {
   }
   std::vector<PartView> views;
   for (size_t i = 0; i < ranks.size(); ++i)
-    views.push_back({ranks[i], &data[i], where(p.mesh, sizes, use.layout, ranks[i])});
+    views.push_back({ranks[i], &data[i], local_tensor(p.mesh, sizes, use.layout, ranks[i])});
   return assemble(p.mesh, s.name, sizes, use.layout, std::move(views));
 }
 

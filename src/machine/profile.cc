@@ -6,6 +6,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "ir/flight.h"
+#include "ir/local.h"
 #include "ir/rows.h"
 #include "machine/walker.h"
 
@@ -50,7 +51,7 @@ class Counter : public Machine {
     if (a.act == Act::send) {
       const Buffer& b = program_.buffers[a.ins[0]];
       Count& c = result.collectives["send"];
-      const int64_t bytes = local_bytes(b, at.rank);
+      const int64_t bytes = bytes_of(b, at.rank);
       c.bytes += bytes;
       ++c.messages;
       if (!same_node(at.rank, a.peer * per_stage() + at.rank % per_stage()))
@@ -86,13 +87,17 @@ class Counter : public Machine {
     };
     if (step.kind == StepKind::run) {
       const Op& op = body.ops[step.op];
-      const LabelSizes box = local_box(at, op, step), local = on_rows(at, body, step, box, n);
+      const LabelSizes box = local_labels(program_.mesh, op, step, at.rank);
+      const int routed = routed_version(body, step);
+      const LabelSizes local =
+          routed < 0 ? box : labels_on_rows(program_.mesh, body, routed, box, n(routed), at.rank);
       result.flops += info(op.row).work(
           op, op.row == Row::combine || op.row == Row::collapse || works_on_rows(op) ? local : box);
       ++result.ops[info(op.row).name];
       if (has_loops_ && scratch_ && !memory_.empty()) {
-        touch(at, memory_[at.rank].actions[at.action].scratch[at.step],
-              scratch_(op, works_on_rows(op) ? local : box, body.graph->real));
+        touch(
+            at, memory_[at.rank].actions[at.action].scratch[at.step],
+            static_cast<int64_t>(scratch_(op, works_on_rows(op) ? local : box, body.graph->real)));
       }
     } else if ((step.kind == StepKind::accum && !(action.first && at.round == 0)) ||
                (step.kind == StepKind::emit && at.round > 0)) {
@@ -117,10 +122,8 @@ class Counter : public Machine {
   StepProfile result;
 
  private:
-  int64_t local_bytes(const Buffer& b, int rank) const {
-    const Value& v = program_.value(b);
-    return local_elements(program_.mesh, program_.layout(b), v.sizes, rank) *
-           static_cast<int64_t>(size_of(v.dtype));
+  int64_t bytes_of(const Buffer& b, int rank) const {
+    return local_bytes(program_.mesh, program_.value(b), program_.layout(b), rank);
   }
 
   void note(int rank, const char* kind, const std::vector<int>& group, int64_t bytes) {
@@ -129,8 +132,7 @@ class Counter : public Machine {
   }
 
   bool same_node(int a, int b) const {
-    return program_.ranks_per_node == 0 ||
-           a / program_.ranks_per_node == b / program_.ranks_per_node;
+    return node_of_rank(a, program_.ranks_per_node) == node_of_rank(b, program_.ranks_per_node);
   }
 
   // Whether a sparse value has one row a token and node.
@@ -141,33 +143,6 @@ class Counter : public Machine {
   }
 
   int per_stage() const { return program_.mesh.ranks() / program_.stages; }
-
-  LabelSizes local_box(const At& at, const Op& op, const Step& step) const {
-    LabelSizes local = op.size;
-    for (size_t l = 0; l < local.sizes.size(); ++l)
-      local.sizes[l] = program_.mesh.range(op.size.sizes[l], step.cuts[l], at.rank).size();
-    return local;
-  }
-
-  // Routed rows as one expert, one row, so many positions.
-  template <class N>
-  LabelSizes on_rows(const At& at, const LoweredBody& body, const Step& step, LabelSizes local,
-                     const N& n) const {
-    for (const auto* versions : {&step.ins, &step.outs}) {
-      for (int v : *versions) {
-        const Value& value = (*body.graph)[body.versions[v].value];
-        if (!value.sparse()) continue;
-        const Layout& layout = body.versions[v].layout;
-        int64_t width = 1;
-        for (int d = 3; d < layout.dims; ++d)
-          width *= local_range(program_.mesh, layout, value.sizes, d, at.rank).size();
-        local.sizes[local.find('e')] = local.sizes[local.find('b')] = 1;
-        local.sizes[local.find('s')] = width > 0 ? n(v) / width : 0;
-        return local;
-      }
-    }
-    return local;
-  }
 
   // The rounds of a run as rank's part of the rows sees them.
   const RoundsOf& rounds_of(int rank, const Action& a, const LoweredBody& body) {
@@ -197,20 +172,13 @@ class Counter : public Machine {
     return at->second;
   }
 
-  void touch(const At& at, int64_t offset, size_t bytes) {
-    if (bytes > 0)
-      high_[at.rank] =
-          std::max(high_[at.rank], (offset + static_cast<int64_t>(bytes) + 63) / 64 * 64);
+  void touch(const At& at, int64_t offset, int64_t bytes) {
+    if (bytes > 0) high_[at.rank] = std::max(high_[at.rank], (offset + bytes + 63) / 64 * 64);
   }
 
   void touch_buffers(const At& at, const Action& a) {
     const auto buffer = [&](int i) {
-      const Buffer& b = program_.buffers[i];
-      const Value& v = program_.value(b);
-      touch(
-          at, memory_[at.rank].buffers[i],
-          static_cast<size_t>(local_elements(program_.mesh, program_.layout(b), v.sizes, at.rank)) *
-              size_of(v.dtype));
+      touch(at, memory_[at.rank].buffers[i], bytes_of(program_.buffers[i], at.rank));
     };
     if (a.act == Act::feed || a.act == Act::recv)
       std::for_each(a.outs.begin(), a.outs.end(), buffer);
@@ -223,9 +191,7 @@ class Counter : public Machine {
     const LoweredBody& body = program_.bodies[s.body];
     const Value& v = (*body.graph)[body.states[s.use].value];
     touch(at, memory_[at.rank].states[i],
-          static_cast<size_t>(
-              local_elements(program_.mesh, body.states[s.use].layout, v.sizes, at.rank)) *
-              size_of(v.dtype));
+          local_bytes(program_.mesh, v, body.states[s.use].layout, at.rank));
   }
 
   template <class N>
@@ -236,14 +202,14 @@ class Counter : public Machine {
     for (const auto* list : {&step.ins, &step.outs}) {
       for (int v : *list)
         touch(at, versions[v],
-              static_cast<size_t>(n(v)) * size_of((*body.graph)[body.versions[v].value].dtype));
+              n(v) * static_cast<int64_t>(size_of((*body.graph)[body.versions[v].value].dtype)));
     }
     if (step.kind == StepKind::accum || step.kind == StepKind::write)
       touch_state(at, a.states[step.state]);
     if (step.kind == StepKind::emit) {
       touch(at, memory_[at.rank].buffers[a.outs[step.state]],
-            static_cast<size_t>(n(step.ins[0])) *
-                size_of((*body.graph)[body.versions[step.ins[0]].value].dtype));
+            n(step.ins[0]) * static_cast<int64_t>(
+                                 size_of((*body.graph)[body.versions[step.ins[0]].value].dtype)));
     }
   }
 
@@ -271,9 +237,8 @@ Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int r
   std::vector<int> group = mesh.group(step.atoms, rank);
   std::sort(group.begin(), group.end());
   const auto n = static_cast<int64_t>(group.size());
-  int64_t piece = 1;  // an all_reduce cuts the flat value, or routed rows as rows
-  for (size_t d = 3; v.sparse() && d < v.sizes.size(); ++d)
-    piece *= range_size(static_cast<int>(d));
+  const int64_t piece =  // an all_reduce cuts the flat value, or routed rows as rows
+      v.sparse() ? row_elements(mesh, v, from.layout, rank) : 1;
   const auto part = [&](int64_t i) {
     const int64_t pieces = piece > 0 ? held / piece : 0;
     return ((i + 1) * pieces / n - i * pieces / n) * piece;
@@ -302,7 +267,9 @@ Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int r
   const bool hidden = is_routed_hidden(body, step.ins[0]);
   const int64_t row = hidden ? range_size(from.layout.dims - 1) : 0;
   for (int64_t i = 0; i < n; ++i) {
-    if (group[static_cast<size_t>(i)] / ranks_per_node == rank / ranks_per_node) continue;
+    if (node_of_rank(group[static_cast<size_t>(i)], ranks_per_node) ==
+        node_of_rank(rank, ranks_per_node))
+      continue;
     for (const int64_t sent : {to_peer(i), reduces_all ? part(me) : 0}) {
       count.between_nodes_bytes += sent * width;
       if (row > 0) count.between_nodes_rows += sent / row;

@@ -383,11 +383,6 @@ MemoryPlan plan_memory(const Program& program, int rank, const ScratchBytes& scr
   return Planner(program, rank, scratch, element_bytes).run();
 }
 
-int64_t local_bytes(const Mesh& mesh, const Value& value, const Layout& layout, int rank) {
-  return local_elements(mesh, layout, value.sizes, rank) *
-         static_cast<int64_t>(size_of(value.dtype));
-}
-
 int64_t version_elements(const Mesh& mesh, const LoweredBody& body, int version, int rank) {
   const Version& v = body.versions[version];
   const Value& value = (*body.graph)[v.value];
@@ -408,26 +403,10 @@ LabelSizes planned_labels(const Mesh& mesh, const LoweredBody& body, const Step&
   const Op& op = body.ops[step.op];
   LabelSizes local = local_labels(mesh, op, step, rank);
   if (!works_on_rows(op)) return local;
-  for (const auto* versions : {&step.ins, &step.outs}) {
-    for (int v : *versions) {
-      const Value& value = (*body.graph)[body.versions[v].value];
-      if (!value.sparse()) continue;
-      int64_t width = 1;
-      for (int d = 3; d < body.versions[v].layout.dims; ++d)
-        width *= local_range(mesh, body.versions[v].layout, value.sizes, d, rank).size();
-      local.sizes[local.find('e')] = local.sizes[local.find('b')] = 1;
-      local.sizes[local.find('s')] = width > 0 ? version_elements(mesh, body, v, rank) / width : 0;
-      return local;
-    }
-  }
-  return local;
-}
-
-LabelSizes local_labels(const Mesh& mesh, const Op& op, const Step& step, int rank) {
-  LabelSizes local = op.size;
-  for (size_t l = 0; l < local.sizes.size(); ++l)
-    local.sizes[l] = mesh.range(op.size.sizes[l], step.cuts[l], rank).size();
-  return local;
+  const int routed = routed_version(body, step);
+  if (routed < 0) return local;
+  return labels_on_rows(mesh, body, routed, std::move(local),
+                        version_elements(mesh, body, routed, rank), rank);
 }
 
 std::vector<int> shown_states(const LoweredBody& body) {

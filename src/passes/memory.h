@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "ir/local.h"
 #include "ir/program.h"
 
 namespace myriad {
@@ -22,15 +23,11 @@ using ElementBytes = std::function<int64_t(const Value& value, char state)>;
 MemoryPlan plan_memory(const Program& program, int rank, const ScratchBytes& scratch,
                        const ElementBytes& element_bytes = {});
 
-// Bytes of a value's local part.
-int64_t local_bytes(const Mesh& mesh, const Value& value, const Layout& layout, int rank);
 // Elements that the plan allows a version of a body; of routed rows as many as its box can hold, at
 // most `bound` for each owner whose experts it covers.
 int64_t version_elements(const Mesh& mesh, const LoweredBody& body, int version, int rank);
-// Local sizes of an op's labels as a run step cuts them.
-LabelSizes local_labels(const Mesh& mesh, const Op& op, const Step& step, int rank);
-// The same for an op on routed rows (see works_on_rows): one expert, one row, as many positions as
-// the plan allows rows.
+// The sizes of an op's labels on a rank (ir/local.h); of one on routed rows (see works_on_rows):
+// one expert, one row, as many positions as the plan allows rows.
 LabelSizes planned_labels(const Mesh& mesh, const LoweredBody& body, const Step& step, int rank);
 
 // Versions that take no memory of their own: what is read shows the state, and what is written at

@@ -58,6 +58,7 @@ void relay(Piece& piece, const Plan& plan) {
                           {.names = {"xl"}, .sizes = op.size, .attrs = {}, .dtypes = {}});
       op.row = Row::spread;
       op.ins = {x, leads, now};
+      op.in_types = {op.in_types[0], op.in_types[1], op.in_types[1]};
       op.in_labels = {"ebsd", "bsj", "bsj"};
       op.attrs = attrs;
     } else if (op.row == Row::combine) {

@@ -88,68 +88,38 @@ class LocalBody {
     if (body.loop) count_rounds();
   }
 
+  double rounds() const { return rounds_; }
 
-               sums_rows = op.row == Row::combine || op.row == Row::collapse;
-        ++price_.kernels;
-        StepPrice& p = price_.steps[t];
-        accumulate(static_cast<int>(t), s);
-        const double bytes = 2 * bytes_of(s.outs[0]);
-        flush();
-        if (body_.steps[t].once) continue;
-        made_in_kernel_.count(s.ins[0]) ? void(made_in_kernel_.insert(s.outs[0])) : void();
-        op(static_cast<int>(t), s);
-        p.atoms = s.atoms;
-        p.bytes = std::max(bytes_of(s.ins[0]), bytes_of(s.outs[0]));
-        p.cost = cost_of(s.what);
-        p.seconds = collective(s.what, s.atoms, p.bytes, rank_);
-        price_.kernels += bytes > 0;
-        price_.steps[t].bytes *= rounds_;
-        price_.steps[t].seconds *= rounds_;
-        price_.steps[t].seconds = bytes > 0 ? kernel_seconds(d_, 0, bytes) : 0;
-        std::llround(rows_of(routed) / static_cast<double>(std::max<int64_t>(1, experts)));
-      const Step& s = body_.steps[t];
-      for (size_t t = 0; t < price_.steps.size(); ++t) {
-      if (s.kind == StepKind::run) {
-      n *= static_cast<double>(local_range(mesh_, v.layout, value.sizes, d, rank_).size());
-      price_.flops *= rounds_;
-      price_.kernels = static_cast<int>(price_.kernels * rounds_);
-      return static_cast<double>(local_elements(mesh_, v.layout, value.sizes, rank_));
-      }
-      } else if (begins_collective(s)) {  // whole at its start: its finish is free
-      } else if (s.kind == StepKind::accum) {
-      } else if (s.kind == StepKind::move && !pricing_.fused) {  // a copy
-      } else if (s.kind == StepKind::move) {  // a view
-    LabelSizes l = local_labels(mesh_, op, s, rank_);
-    const Value& value = (*body_.graph)[v.value];
+  double elements(int version) const {
     const Version& v = body_.versions[version];
-    const bool on_rows = works_on_rows(op),
-    const int routed = on_rows || sums_rows ? routed_version(body_, s) : -1;
-    const int value = body_.versions[version].value;
-    double n = rows_of(version);
-    flush();
-    for (int d = 3; d < v.layout.dims; ++d)
-    for (size_t t = 0; t < body_.steps.size(); ++t) {
-    if (!on_rows) experts = 1;
+    const Value& value = (*body_.graph)[v.value];
     if (!value.sparse())
-    if (rounds_ > 1) {
+      return static_cast<double>(local_elements(mesh_, v.layout, value.sizes, rank_));
+    double n = rows_of(version);
+    for (int d = 3; d < v.layout.dims; ++d)
+      n *= static_cast<double>(local_range(mesh_, v.layout, value.sizes, d, rank_).size());
+    return n;
+  }
+
+  double element_bytes(int version) const {
+    const int value = body_.versions[version].value;
+    return static_cast<double>(pricing_.bytes.of((*body_.graph)[value], letters_[value]));
+  }
+  double bytes_of(int version) const { return elements(version) * element_bytes(version); }
+
+  // The sizes of an op's labels.
+  LabelSizes labels(const Op& op, const Step& s) const {
+    LabelSizes l = local_labels(mesh_, op, s, rank_);
+    const bool on_rows = works_on_rows(op),
+               sums_rows = op.row == Row::combine || op.row == Row::collapse;
+    const int routed = on_rows || sums_rows ? routed_version(body_, s) : -1;
     if (routed < 0) return l;
     int64_t& experts = l.sizes[l.find('e')];  // as many products, each of its share of the rows
+    if (!on_rows) experts = 1;
     l.sizes[l.find('b')] = 1;
     l.sizes[l.find('s')] =
-    price_.steps.resize(body_.steps.size());
+        std::llround(rows_of(routed) / static_cast<double>(std::max<int64_t>(1, experts)));
     return l;
-    return n;
-    return static_cast<double>(pricing_.bytes.of((*body_.graph)[value], letters_[value]));
-    return std::move(price_);
-    }
-  // The sizes of an op's labels.
-  BodyPrice run(const CollectivePrice& collective) {
-  LabelSizes labels(const Op& op, const Step& s) const {
-  double bytes_of(int version) const { return elements(version) * element_bytes(version); }
-  double element_bytes(int version) const {
-  double elements(int version) const {
-  double rounds() const { return rounds_; }
-  }
   }
 
  private:
@@ -234,7 +204,7 @@ class BodyPricer {
         op(static_cast<int>(t), s);
       } else if (s.kind == StepKind::accum) {
         accumulate(static_cast<int>(t), s);
-      } else if (s.kind == StepKind::move && sends(s.what)) {
+      } else if (begins_collective(s)) {  // whole at its start: its finish is free
         flush();
         StepPrice& p = price_.steps[t];
         p.cost = cost_of(s.what);

@@ -152,14 +152,17 @@ TEST(Exec, FinishesInAnyOrder) {
 
 TEST(Exec, AMoveInOneStepIsTheSame) {
   Pool pool(2);
-  std::string text =
-      replaced(kProgram, "  v2 square [whole] in_flight = start all_gather [dp] (v1)\n", "");
-  text = replaced(text, "v4 square [whole] = finish all_gather [dp] (v2)",
-                  "v2 square [whole] = move all_gather [dp] (v1)");
-  text = replaced(replaced(text, "v5 y", "v4 y"), "run 0 (v3, v4)", "run 0 (v3, v2)");
-  const Ran ran = run(
-      replaced(text, "outputs v5", "outputs v4").replace(text.find("of end v5"), 9, "of end v4"),
-      pool);
+  std::string text = kProgram;
+  for (const auto& [from, to] :
+       {std::pair{"  v2 square [whole] in_flight = start all_gather [dp] (v1)\n", ""},
+        {"v4 square [whole] = finish all_gather [dp] (v2)",
+         "v2 square [whole] = move all_gather [dp] (v1)"},
+        {"v5 y", "v4 y"},
+        {"run 0 (v3, v4)", "run 0 (v3, v2)"},
+        {"outputs v5", "outputs v4"},
+        {"of end v5", "of end v4"}})
+    text = replaced(text, from, to);
+  const Ran ran = run(text, pool);
   EXPECT_TRUE(ran.outcome.ok()) << ran.outcome.reason;
   EXPECT_EQ(ran.y[0], kSums);
   EXPECT_TRUE(ran.measured == ran.counted);

@@ -164,6 +164,7 @@ struct Pool::Impl {
   std::unique_ptr<Place[]> places;
   size_t places_size = 0;
   std::atomic<int64_t> left{0};
+  std::atomic<int64_t> failed{-1};  // the first task that failed
   int64_t stall_nanoseconds = 0;
 
   Job jobs[kJobs];
@@ -221,6 +222,7 @@ void Pool::Impl::start(std::span<Task* const> list, double stall_seconds) {
   left = static_cast<int64_t>(tasks.size());
   stall_nanoseconds = static_cast<int64_t>(stall_seconds * 1e9);
   stalled = false;
+  failed = -1;
   gate.open();
   wake();
 }
@@ -244,6 +246,11 @@ bool Pool::Impl::resume(int64_t at, Seat& seat) {
     gate.shut();
   }
   t_in_task = false;
+  if (progress == Progress::failed) {
+    int64_t none = -1;
+    failed.compare_exchange_strong(none, at);
+    gate.shut();
+  }
   state.store(progress == Progress::done ? Place::done : Place::ready, std::memory_order_release);
   if (progress == Progress::done && left.fetch_sub(1) == 1) gate.shut();
   if (progress == Progress::blocked && t_advances == before && was != Place::fresh) return false;
@@ -310,6 +317,7 @@ Outcome Pool::run(std::span<Task* const> tasks, double stall_seconds) {
   pool.gate.drain();
   pool.running = false;
   pool.fault.rethrow();
+  if (pool.failed >= 0) return {fmt::format("task {} failed", pool.failed.load())};
   if (!pool.stalled || pool.left == 0) return {};
   return {fmt::format("no task advanced for {} s; {} of {} are not done", stall_seconds,
                       pool.left.load(), tasks.size())};

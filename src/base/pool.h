@@ -11,7 +11,8 @@
 
 namespace myriad {
 
-enum class Progress : uint8_t { advanced, blocked, done };
+// failed: it can never go on, as when a peer is lost; who says so knows the reason.
+enum class Progress : uint8_t { advanced, blocked, done, failed };
 
 class Task {
  public:
@@ -19,6 +20,7 @@ class Task {
   // Runs until it is done or must wait; called by one worker at a time. `blocked` means that it
   // must wait, `advanced` that it must wait but did something since it was last resumed. A task
   // that says `blocked` again and again, without note_progress, is taken for one that stands still.
+  // `failed` stops the whole run.
   virtual Progress resume() = 0;
 };
 
@@ -35,8 +37,9 @@ class Pool {
 
   // Runs tasks until all are done; the calling thread is one of the workers. The first exception of
   // a task stops the others (they are not resumed again) and is rethrown here. If no task advances
-  // for `stall_seconds` and none is being resumed, returns an Outcome that says so: a deadlock. One
-  // run at a time, never from inside a task.
+  // for `stall_seconds` and none is being resumed, returns an Outcome that says so: a deadlock. A
+  // task that fails stops the others likewise, and the Outcome says which it was. One run at a
+  // time, never from inside a task.
   Outcome run(std::span<Task* const> tasks, double stall_seconds = 60);
 
   // Calls f(i) for i in [0, n), shared among idle workers; returns when all are done. May be called

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "ir/flight.h"
 #include "kernels/fast/matrix.h"
 
 namespace myriad {
@@ -112,6 +114,7 @@ struct Notes {
                   .runs = static_cast<int>(seconds.empty() ? 0 : seconds[0].size()) / all_runs,
                   .seconds = {}};
       for (const auto& all : seconds) b.seconds.push_back(std::max(0.0, median(all) - look));
+      add_to_starts(p.bodies[b.body], b.seconds);
       to.bodies.push_back(std::move(b));
     }
     for (const auto& [key, seconds] : received) {
@@ -126,6 +129,17 @@ struct Notes {
     fill_waits(to);
   }
 
+  // A collective is priced at its start, so the time of its finish is counted there.
+  static void add_to_starts(const LoweredBody& body, std::vector<double>& seconds) {
+    std::map<int, size_t> started;  // by version in flight
+    for (size_t t = 0; t < seconds.size(); ++t) {
+      const Step& s = body.steps[t];
+      if (s.kind == StepKind::start) started[s.outs[0]] = t;
+      if (s.kind != StepKind::finish || !started.contains(s.ins[0])) continue;
+      seconds[started[s.ins[0]]] += std::exchange(seconds[t], 0);
+    }
+  }
+
   void fill_waits(TimedProgram& to) const {
     const Program& p = to.job->train().program;
     const int per_stage = p.mesh.ranks() / p.stages;
@@ -135,7 +149,7 @@ struct Notes {
       for (size_t t = 0; t < b.seconds.size(); ++t) {
         const Step& s = p.bodies[b.body].steps[t];
         known += b.runs * per_stage * b.seconds[t];
-        if (s.kind == StepKind::move && sends(s.what))
+        if (begins_collective(s))
           waits += b.runs * per_stage * (s.what == MoveKind::all_reduce ? 2 : 1);
       }
     }

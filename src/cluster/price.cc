@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ir/flight.h"
 #include "ir/local.h"
 #include "ir/rows.h"
 
@@ -203,7 +204,7 @@ class BodyPricer {
         op(static_cast<int>(t), s);
       } else if (s.kind == StepKind::accum) {
         accumulate(static_cast<int>(t), s);
-      } else if (s.kind == StepKind::move && sends(s.what)) {
+      } else if (begins_collective(s)) {  // whole at its start: its finish is free
         flush();
         StepPrice& p = price_.steps[t];
         p.cost = cost_of(s.what);

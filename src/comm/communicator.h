@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/pool.h"
@@ -82,14 +83,21 @@ class Communicator {
   // All ranks have prepared: checks that members agree on kind, dtype and sizes of every part;
   // throws Error naming group, order and sizes.
   virtual void seal() = 0;
-  // A collective, or the receiving end of a send: `blocked` until it is complete and its buffers
-  // may be reused. Called again it goes on; called after it was done it begins the next step.
-  // Completions are noted (note_progress).
+  // The first half of a collective, or of the sending end of a send: what this rank contributes may
+  // be taken from now on and must stay as it is. Never blocks: says `done` (or `failed`).
+  virtual Progress start(int rank, int handle) = 0;
+  // The second half: `blocked` until the transfer is complete on this rank and its buffers may be
+  // reused; of a send, until the receiver has taken the part. Called again it resumes. One finish
+  // per start. A collective's finish waits until its peers finish too: they copy and add in
+  // theirs.
+  virtual Progress finish(int rank, int handle) = 0;
+  // A collective in one step: starts it unless it has, then finishes it. Or the receiving end of a
+  // send, `blocked` until the part is here. Called after it was done it begins the next step.
   virtual Progress run(int rank, int handle) = 0;
-  // The sending end: start never blocks; wait is `blocked` until the receiver has taken the part.
-  // One wait per start.
-  virtual void start(int rank, int handle) = 0;
-  virtual Progress wait(int rank, int handle) = 0;
+  // All three say `failed`, and from then on always, when a transfer can never complete, as when a
+  // peer is lost; `failure` says why (empty: nothing has failed). From any thread. Completions are
+  // noted (note_progress).
+  virtual std::string failure() const = 0;
   // What this rank has sent since the last reset, counted when it takes part. Written by the worker
   // that runs the rank.
   virtual const Traffic& traffic(int rank) const = 0;

@@ -146,10 +146,8 @@ TEST(Communicator, PingPong) {
       for (int rank = 0; rank < ranks; ++rank) {
         auto& steps = tasks[rank].steps;
         const auto send = [&, rank] {
-          steps.push_back([&, rank] {
-            return ++cell[rank], comm->start(rank, handle[rank][0]), Progress::done;
-          });
-          steps.push_back([&, rank] { return comm->wait(rank, handle[rank][0]); });
+          steps.push_back([&, rank] { return ++cell[rank], comm->start(rank, handle[rank][0]); });
+          steps.push_back([&, rank] { return comm->finish(rank, handle[rank][0]); });
         };
         if (rank == 0) send();
         steps.push_back([&, rank] { return comm->run(rank, handle[rank][1]); });

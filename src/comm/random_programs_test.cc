@@ -278,23 +278,27 @@ Traffic expected_traffic(const std::vector<Op>& ops, int rank) {
   return traffic;
 }
 
-// The steps of one member in one op; `sent` collects what has to be waited for at the end.
+// The steps of one member in one op; `later` collects what is done after those of all ops: the
+// finish of sends, and of every third collective.
 void add_steps(Communicator& comm, const Op& op, Buffers& b, int rank, size_t k, int step,
                std::vector<std::byte>& result, int handle, RankTask& task,
-               std::vector<Step>& sent) {
+               std::vector<Step>& later) {
   const int me = b.transfer.me;
+  const bool apart = op.kind != CommKind::send && k % 3 == 0;
   task.steps.push_back([&b, dtype = op.dtype, stream = stream_for(k, me, step)] {
     fill(b.send, dtype, stream);
     return Progress::done;
   });
   if (op.kind == CommKind::send && me == 0) {
-    task.steps.push_back(
-        [&comm, rank, handle] { return comm.start(rank, handle), Progress::done; });
-    sent.push_back([&comm, rank, handle] { return comm.wait(rank, handle); });
+    task.steps.push_back([&comm, rank, handle] { return comm.start(rank, handle); });
+    later.push_back([&comm, rank, handle] { return comm.finish(rank, handle); });
+  } else if (apart) {
+    task.steps.push_back([&comm, rank, handle] { return comm.start(rank, handle); });
+    later.push_back([&comm, rank, handle] { return comm.finish(rank, handle); });
   } else {
     task.steps.push_back([&comm, rank, handle] { return comm.run(rank, handle); });
   }
-  task.steps.push_back([&b, &result] {
+  (apart ? later : task.steps).push_back([&b, &result] {
     result.insert(result.end(), b.recv.begin(), b.recv.end());
     return Progress::done;
   });
@@ -316,17 +320,17 @@ Results run_ops(const std::vector<Op>& ops, int ranks, int steps, int workers) {
   comm->seal();
   std::vector<RankTask> tasks(ranks);
   for (int step = 0; step < steps; ++step) {
-    std::vector<std::vector<Step>> sent(ranks);
+    std::vector<std::vector<Step>> later(ranks);
     size_t at = 0;
     for (size_t k = 0; k < ops.size(); ++k) {
       for (size_t i = 0; i < ops[k].group.size(); ++i, ++at) {
         const int rank = ops[k].group[i];
         add_steps(*comm, ops[k], buffers[at], rank, k, step, results[at], handles[at], tasks[rank],
-                  sent[rank]);
+                  later[rank]);
       }
     }
     for (int rank = 0; rank < ranks; ++rank) {
-      for (auto& wait : sent[rank]) tasks[rank].steps.push_back(wait);
+      for (auto& step : later[rank]) tasks[rank].steps.push_back(step);
     }
   }
   Pool pool(workers);

@@ -1,8 +1,10 @@
 // Ranks as tasks of one process. A transfer is a meeting of its members with one counter of signals
 // that only grows: a member signals that it has arrived (its parts may be read), then after each
 // phase that it has done its share, and goes on when all have signalled as often as it has. So a
-// receiver reads its peers' memory in place, and nobody leaves before all have read. In a send the
-// source signals at the start and the destination when it has taken the part.
+// receiver reads its peers' memory in place, and nobody leaves before all have read. `start` is the
+// first of these signals; all work is done inside `finish`, so that a rank's finish waits until its
+// peers have reached theirs. In a send the source signals at the start and the destination when it
+// has taken the part. Nothing here can be lost: it never says that it has failed.
 
 #include <atomic>
 #include <map>
@@ -80,7 +82,7 @@ struct Member {
   std::vector<Share> shares[2];  // by phase
   std::vector<RowShare> row_shares[2];
   bool by_rows = false;  // parts are rows known when it runs
-  bool inside = false;   // has begun a step and not ended it
+  bool inside = false;   // has started and not finished
   std::atomic<int64_t> signals{0};
 
   CommKind kind() const { return transfer.kind; }
@@ -120,9 +122,10 @@ class ThreadsCommunicator : public Communicator {
 
   int prepare(int rank, Transfer transfer) override;
   void seal() override;
+  Progress start(int rank, int handle) override;
+  Progress finish(int rank, int handle) override;
   Progress run(int rank, int handle) override;
-  void start(int rank, int handle) override;
-  Progress wait(int rank, int handle) override;
+  std::string failure() const override { return ""; }
   const Traffic& traffic(int rank) const override { return ranks_[rank].traffic; }
   void reset_traffic() override {
     for (Rank& rank : ranks_) rank.traffic = {};
@@ -134,6 +137,7 @@ class ThreadsCommunicator : public Communicator {
   Progress blocked(int rank, int handle);
   Progress done(int rank);
   Progress receive(int rank, int handle, Member& m);
+  Progress complete(int rank, int handle, Member& m);
   void enter(int rank, Member& m);
 
   std::vector<Rank> ranks_;
@@ -288,10 +292,35 @@ void ThreadsCommunicator::enter(int rank, Member& m) {
   m.signal();
 }
 
+Progress ThreadsCommunicator::start(int rank, int handle) {
+  Member& m = member(rank, handle);
+  CHECK(m.kind() != CommKind::send || m.transfer.me == 0, "rank {} starts what it does not send",
+        rank);
+  CHECK(!m.inside, "rank {} starts {} #{} of group {} again before it has finished", rank,
+        name_of(m.kind()), m.meeting->order, text_of(m.transfer.group));
+  enter(rank, m);
+  return Progress::done;
+}
+
+Progress ThreadsCommunicator::finish(int rank, int handle) {
+  Member& m = member(rank, handle);
+  CHECK(m.inside, "rank {} finishes {} #{} of group {}, which it has not started", rank,
+        name_of(m.kind()), m.meeting->order, text_of(m.transfer.group));
+  if (m.kind() != CommKind::send) return complete(rank, handle, m);
+  if (!m.all_signalled(2 * m.signals.load(std::memory_order_relaxed))) return blocked(rank, handle);
+  m.inside = false;
+  return done(rank);
+}
+
 Progress ThreadsCommunicator::run(int rank, int handle) {
   Member& m = member(rank, handle);
   if (m.kind() == CommKind::send) return receive(rank, handle, m);
   if (!m.inside) enter(rank, m);
+  return complete(rank, handle, m);
+}
+
+// Goes through the phases of a collective that has been started.
+Progress ThreadsCommunicator::complete(int rank, int handle, Member& m) {
   const int phases = m.kind() == CommKind::all_reduce ? 3 : 2;
   for (;;) {
     const int64_t mine = m.signals.load(std::memory_order_relaxed);
@@ -311,24 +340,6 @@ Progress ThreadsCommunicator::receive(int rank, int handle, Member& m) {
     return blocked(rank, handle);
   m.work(0);
   m.signal();
-  return done(rank);
-}
-
-void ThreadsCommunicator::start(int rank, int handle) {
-  Member& m = member(rank, handle);
-  CHECK(m.kind() == CommKind::send && m.transfer.me == 0, "rank {} starts what it does not send",
-        rank);
-  CHECK(!m.inside, "rank {} starts a send to rank {} again before waiting", rank,
-        m.transfer.group[1]);
-  enter(rank, m);
-}
-
-Progress ThreadsCommunicator::wait(int rank, int handle) {
-  Member& m = member(rank, handle);
-  CHECK(m.inside && m.kind() == CommKind::send, "rank {} waits for a send it has not started",
-        rank);
-  if (!m.all_signalled(2 * m.signals.load(std::memory_order_relaxed))) return blocked(rank, handle);
-  m.inside = false;
   return done(rank);
 }
 

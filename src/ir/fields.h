@@ -110,7 +110,8 @@ struct FieldsOf<Graph> {
 template <>
 struct FieldsOf<Version> {
   static constexpr auto list =
-      std::tuple(placed("value", &Version::value), placed("layout", &Version::layout));
+      std::tuple(placed("value", &Version::value), placed("layout", &Version::layout),
+                 placed("in_flight", &Version::in_flight));
 };
 
 template <>

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "ir/fields.h"
+#include "ir/flight.h"
 #include "ir/parse_line.h"
 #include "ir/parse_parts.h"
 #include "ir/print.h"
@@ -296,7 +297,8 @@ class BodyParser {
     if (line.punctuation()) return id;
     if (known) before.fail(fmt::format("v{} to be named once", id));
     const int of = value(line);
-    known = Version{of, layout(line, of)};
+    known = Version{of, layout(line, of), false};
+    known->in_flight = line.take("in_flight");
     return id;
   }
 
@@ -314,10 +316,10 @@ class BodyParser {
       line.need("=");
     }
     using enum StepKind;
-    step.kind = named(line, {run, move, read, write, accum, emit}, "a step");
+    step.kind = named(line, {run, move, start, finish, read, write, accum, emit}, "a step");
     if (step.kind == run) {
       step.op = line.index(body_.ops.size(), "an op");
-    } else if (step.kind == move) {
+    } else if (is_move(step.kind)) {
       step.what = parse_move(line);
       Line atoms = line.inside("atoms in brackets");
       if (!atoms.done()) step.atoms = parse_atoms(atoms, mesh_);

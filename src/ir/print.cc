@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "ir/fields.h"
+#include "ir/flight.h"
 #include "ir/rows.h"
 
 namespace myriad {
@@ -165,7 +166,8 @@ class BodyPrinter {
     if (defined_[id]) return fmt::format("v{}", id);
     defined_[id] = true;
     const Version& v = body_.versions[id];
-    return fmt::format("v{} {} {}", id, value(v.value), layout(v.layout, v.value));
+    return fmt::format("v{} {} {}{}", id, value(v.value), layout(v.layout, v.value),
+                       v.in_flight ? " in_flight" : "");
   }
 
   std::string versions(std::span<const int> ids) {
@@ -203,7 +205,7 @@ class BodyPrinter {
     if (!step.outs.empty()) out_ += versions(step.outs) + " = ";
     out_ += name_of(step.kind);
     if (step.kind == StepKind::run) out_ += fmt::format(" {}", step.op);
-    if (step.kind == StepKind::move)
+    if (is_move(step.kind))
       out_ += fmt::format(" {} [{}]{}", name_of(step.what), mesh_.show(step.atoms),
                           step.once ? " once" : "");
     if (step.kind == StepKind::emit) {
@@ -270,6 +272,10 @@ const char* name_of(StepKind kind) {
       return "run";
     case StepKind::move:
       return "move";
+    case StepKind::start:
+      return "start";
+    case StepKind::finish:
+      return "finish";
     case StepKind::read:
       return "read";
     case StepKind::write:

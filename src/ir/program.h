@@ -16,20 +16,27 @@ namespace myriad {
 struct Version {
   int value;
   Layout layout;
+  // A collective is on its way to this layout: nothing may read the version, and only a `finish`
+  // takes it.
+  bool in_flight = false;
 };
 
-// emit: of a loop body: output `state` takes (first round) or adds ins[0].
-enum class StepKind : uint8_t { run, move, read, write, accum, emit };
+// move: a whole change of layout, done when the step is done. start, finish: the two halves of a
+// move that sends (see ir/flight.h). emit: of a loop body: output `state` takes (first round) or
+// adds ins[0].
+enum class StepKind : uint8_t { run, move, start, finish, read, write, accum, emit };
 
 struct Step {
   StepKind kind;
-  int op = -1;                      // run: index into LoweredBody::ops
-  std::vector<int> ins, outs;       // versions. move: one each; read: outs; write, accum: ins
+  int op = -1;  // run: index into LoweredBody::ops
+  // Versions. move, start, finish: one each; read: outs; write, accum: ins.
+  std::vector<int> ins, outs;
   std::vector<AtomList> cuts;       // run: by label of op.size
-  MoveKind what = MoveKind::slice;  // move
-  AtomList atoms;                   // move
-  bool once = false;  // move of a loop body: in the first round only; the rest find what it made
-  int state = -1;     // read, write, accum: index into LoweredBody::states
+  MoveKind what = MoveKind::slice;  // move, start, finish
+  AtomList atoms;                   // move, start, finish
+  // Move, start or finish of a loop body: in the first round only; the rest find what it made.
+  bool once = false;
+  int state = -1;  // read, write, accum: index into LoweredBody::states
 };
 
 // A state at rest as a body names it: "p:q.w" (kind letter, colon, parameter), or a key/value cache

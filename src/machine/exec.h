@@ -44,6 +44,8 @@ using Tap = std::function<void(int rank, const Action& action, int buffer, const
 struct ExecOptions {
   Kernels kernels;
   double stall_seconds = 60;
+  // Between the ranks; none: make_threads_communicator.
+  std::function<std::unique_ptr<Communicator>(int ranks, int ranks_per_node)> communicator = {};
 };
 
 // The first value, in order of the model (forward, backward, optimizer; micro-batch; unit; step),
@@ -63,8 +65,9 @@ class Executor {
   ~Executor();
 
   // One step. If it stalled, the reason says who waits for whom; if a kernel failed, which op of
-  // which body on which rank. A failed kernel leaves ranks in the middle of their transfers, so
-  // every later step returns the same failure: what goes on needs a new executor.
+  // which body on which rank; if the communicator failed, which rank could not go on in which
+  // action. A failure leaves ranks in the middle of their transfers, so every later step returns
+  // the same one: what goes on needs a new executor.
   Outcome step(const Feed& feed);
 
   // What the last step computed, sent and touched, counted where it happened.

@@ -29,7 +29,7 @@ Progress Stopwatch::advance(Walker& walker, Machine& machine) {
   const int action = walker.at().action;
   const double from = now(), worked_before = worked();
   const Progress p = walker.advance(machine);
-  if (p == Progress::done) return p;
+  if (p == Progress::done || p == Progress::failed) return p;
   const double busy = worked() - worked_before, to = now();
   if (!open_) strokes_.push_back({.action = action, .begin = from});
   Stroke& stroke = strokes_.back();

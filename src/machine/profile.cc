@@ -5,6 +5,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "ir/flight.h"
 #include "ir/local.h"
 #include "ir/rows.h"
 #include "machine/walker.h"
@@ -101,7 +102,7 @@ class Counter : public Machine {
     } else if ((step.kind == StepKind::accum && !(action.first && at.round == 0)) ||
                (step.kind == StepKind::emit && at.round > 0)) {
       result.flops += static_cast<double>(n(step.ins[0]));
-    } else if (step.kind == StepKind::move && sends(step.what)) {
+    } else if (begins_collective(step)) {
       const Count sent = sent_in(program_.mesh, body, step, at.rank, rows, program_.ranks_per_node);
       Count& c = result.collectives[name_of(step.what)];
       c.bytes += sent.bytes;

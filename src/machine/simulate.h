@@ -4,8 +4,9 @@
 //
 // Time. A run of a body takes what its steps take one after another (cluster/price.h), or what the
 // host needs to issue them if that is longer. A collective begins when the last of its group has
-// come. A send goes out when it is reached and its channel is free, and overlaps with what follows;
-// `wait` and `recv` end when it has arrived.
+// come to its start, and is priced whole there; its finish is free. A send goes out when it is
+// reached and its channel is free, and overlaps with what follows; `wait` and `recv` end when it
+// has arrived.
 #pragma once
 
 #include <array>

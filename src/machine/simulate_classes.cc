@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ir/flight.h"
 
 namespace myriad {
 
@@ -63,7 +64,7 @@ class Painter {
     std::set<AtomList> all;
     for (const LoweredBody& body : p_.bodies) {
       for (const Step& s : body.steps) {
-        if (s.kind == StepKind::move && sends(s.what)) all.insert(s.atoms);
+        if (begins_collective(s)) all.insert(s.atoms);
       }
     }
     for (const AtomList& a : all) {

@@ -6,6 +6,12 @@
 
 namespace myriad {
 
+namespace {
+
+bool moved_on(Progress p) { return p != Progress::blocked && p != Progress::failed; }
+
+}  // namespace
+
 Walker::Walker(const Program& program, int rank)
     : program_(&program), at_{rank, program.stage_of(rank), 0, -1, 0} {}
 
@@ -16,7 +22,7 @@ Progress Walker::advance(Machine& machine) {
   if (at_.action >= static_cast<int>(actions.size())) return Progress::done;
   const Action& action = actions[at_.action];
   if (action.act != Act::run) {
-    if (machine.act(at_, action) == Progress::blocked) return Progress::blocked;
+    if (const Progress p = machine.act(at_, action); !moved_on(p)) return p;
     ++at_.action;
     ++at_.flat;
     return Progress::advanced;
@@ -29,8 +35,9 @@ Progress Walker::advance(Machine& machine) {
   }
   if (at_.step < static_cast<int>(body.steps.size())) {
     const Step& step = body.steps[at_.step];
-    if (!(step.once && at_.round > 0) && machine.step(at_, action, body, step) == Progress::blocked)
-      return Progress::blocked;
+    if (!(step.once && at_.round > 0)) {
+      if (const Progress p = machine.step(at_, action, body, step); !moved_on(p)) return p;
+    }
     ++at_.step;
     ++at_.flat;
   }
@@ -55,6 +62,7 @@ void walk_all(const Program& program, Machine& machine) {
     for (Walker& w : walkers) {
       Progress p;
       while ((p = w.advance(machine)) == Progress::advanced) moved = true;
+      if (p == Progress::failed) throw Error(fmt::format("rank {} failed", w.at().rank), "walk");
       all_done &= p == Progress::done;
     }
     if (!all_done && !moved) throw Error("deadlock: no rank can advance", "walk");

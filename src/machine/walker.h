@@ -35,7 +35,7 @@ class Machine {
 class Walker {
  public:
   Walker(const Program& program, int rank);
-  // One action or step: advanced, blocked (call again later) or done.
+  // One action or step: advanced, blocked (call again later), done, or failed as the machine says.
   Progress advance(Machine& machine);
   const At& at() const { return at_; }
   void restart();
@@ -46,7 +46,7 @@ class Walker {
   int rounds_ = 1;
 };
 
-// Walks all ranks in turn in one thread. Throws Error if none can advance.
+// Walks all ranks in turn in one thread. Throws Error if none can advance, or one fails.
 void walk_all(const Program& program, Machine& machine);
 
 }  // namespace myriad

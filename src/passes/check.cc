@@ -6,8 +6,10 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "ir/flight.h"
 #include "ir/print.h"
 #include "passes/check_body.h"
+#include "passes/check_flight.h"
 
 namespace myriad {
 
@@ -33,7 +35,8 @@ Sums sums_of(const LoweredBody& body) {
 bool joins_stages(const LoweredBody& body, const Mesh& mesh) {
   const int pp = mesh.find("pp");
   return pp >= 0 && std::any_of(body.steps.begin(), body.steps.end(), [&](const Step& step) {
-           return step.kind == StepKind::move && sends(step.what) && (step.atoms.set() >> pp & 1);
+           return (begins_collective(step) || ends_collective(step)) &&
+                  (step.atoms.set() >> pp & 1);
          });
 }
 
@@ -401,7 +404,9 @@ void check_tables(const Program& p) {
 CheckReport check_program(const Program& program) {
   check_tables(program);
   for (const LoweredBody& body : program.bodies) check_body(body, program);
-  return Walk(program).run();
+  CheckReport report = Walk(program).run();
+  check_flight(program);
+  return report;
 }
 
 }  // namespace myriad

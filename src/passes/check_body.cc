@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/print.h"
 #include "ir/rows.h"
+#include "passes/check_flight.h"
 
 namespace myriad {
 
@@ -99,7 +100,10 @@ class BodyCheck {
           check_run(step);
           break;
         case StepKind::move:
+        case StepKind::start:
           check_move(step);
+          break;
+        case StepKind::finish:  // check_flight
           break;
         case StepKind::emit:
           if (!body_.loop || !within(step.state, body_.outputs.size()) ||
@@ -271,6 +275,7 @@ bool alike(const Value& a, const Layout& la, const Value& b, const Layout& lb) {
 
 void check_body(const LoweredBody& body, const Program& program) {
   BodyCheck(body, program).check();
+  check_flight(body);
 }
 
 }  // namespace myriad

@@ -4,6 +4,7 @@
 #include "passes/actions.h"
 #include "passes/bodies.h"
 #include "passes/check.h"
+#include "passes/split_moves.h"
 
 namespace myriad {
 
@@ -15,6 +16,7 @@ Program lower(const Emit& emit, const Plan& plan, const LowerOptions& options) {
   Program program;
   const LoweredPieces lowered =
       lower_pieces(emit, plan, options, program);  // differentiate, recompute, shard
+  split_moves(program);
   for (int lag = 1;; lag *= 2) {  // the shortest delay of the waits for sends that cannot deadlock
     make_actions(lowered, plan, options, lag, program);  // schedule
     if (!options.check) return program;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ir/flight.h"
 #include "passes/toy.h"
 
 namespace myriad {
@@ -35,7 +36,7 @@ std::vector<std::string> transfers(const Program& p, const std::string& name) {
   std::vector<std::string> out;
   const LoweredBody& b = body(p, name);
   for (const Step& s : b.steps) {
-    if (s.kind == StepKind::move && sends(s.what)) {
+    if (begins_collective(s)) {
       out.push_back(fmt::format("{}({}) {}", name_of(s.what), p.mesh.show(s.atoms),
                                 (*b.graph)[b.versions[s.ins[0]].value].name));
     }

@@ -5,8 +5,10 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
+#include "ir/flight.h"
 #include "ir/rows.h"
 
 namespace myriad {
@@ -74,6 +76,8 @@ struct BodySizes {
   std::vector<int> shown;                // shown_states
   std::vector<int> last_use;             // step by version; -1: never read
   std::vector<int> input_of, output_of;  // by version: place in inputs or outputs, -1
+  std::vector<int> finished_as;          // by version in flight: what a finish here makes of it, -1
+  std::vector<int> source;               // by version in flight: what its start sends from, -1
   std::vector<bool> moved;               // by version: a collective sends or makes it
   std::vector<int> kept;                 // versions that a loop makes in its first round for all
 };
@@ -102,6 +106,7 @@ class Planner {
       if (actions[i].act == Act::send) sent_.insert(actions[i].ins[0]);
     }
     plan_.actions.resize(actions.size());
+    kept_sources_.resize(actions.size());
     for (size_t i = 0; i < actions.size(); ++i) {
       const Action& a = actions[i];
       if (a.act == Act::run) {
@@ -157,6 +162,8 @@ class Planner {
     }
     s.shown = shown_states(body);
     s.moved.assign(n, false);
+    s.finished_as.assign(n, -1);
+    s.source = sources_in_flight(body);
     s.last_use.assign(n, -1);
     s.input_of.assign(n, -1);
     s.output_of.assign(n, -1);
@@ -168,7 +175,8 @@ class Planner {
     for (size_t i = 0; i < body.steps.size(); ++i) {
       const Step& step = body.steps[i];
       for (int v : step.ins) s.last_use[v] = static_cast<int>(i);
-      if (step.once) s.kept.insert(s.kept.end(), step.outs.begin(), step.outs.end());
+      if (step.once && step.kind != StepKind::finish)
+        s.kept.insert(s.kept.end(), step.outs.begin(), step.outs.end());
       // The choices that a window made say which routed rows there are for as long as there are
       // any.
       if (step.kind == StepKind::run) {
@@ -180,8 +188,9 @@ class Planner {
           if (value.sparse()) s.last_use[made.at(value.routing)] = static_cast<int>(i);
         }
       }
-      if (step.kind == StepKind::move && sends(step.what))
+      if (begins_collective(step) || ends_collective(step))
         s.moved[step.ins[0]] = s.moved[step.outs[0]] = true;
+      if (step.kind == StepKind::finish) finish(s, step, static_cast<int>(i));
       int64_t bytes = 0;
       if (step.kind == StepKind::run && scratch_) {
         const Op& op = body.ops[step.op];
@@ -190,7 +199,19 @@ class Planner {
       }
       s.scratch.push_back(bytes);
     }
+    for (int v : body.outputs) {  // sent from for longer than the body runs
+      if (s.source[v] >= 0) s.last_use[s.source[v]] = static_cast<int>(body.steps.size());
+    }
     return s;
+  }
+
+  // A finish reads what its start sends from, and makes its result where the version in flight
+  // lies.
+  static void finish(BodySizes& s, const Step& step, int at) {
+    const int from = step.ins[0], to = step.outs[0];
+    s.finished_as[from] = to;
+    if (s.source[from] >= 0) s.last_use[s.source[from]] = at;
+    if (s.input_of[from] >= 0) s.input_of[to] = std::exchange(s.input_of[from], -1);
   }
 
   int64_t bytes_of(const Value& v, const Layout& layout, char state) const {
@@ -212,7 +233,9 @@ class Planner {
   }
 
   Kind kind_of(int buffer, const Action& maker) const {
-    if (sent_.count(buffer)) return &MemoryPlan::Kinds::communication;
+    const Buffer& b = program_.buffers[buffer];
+    if (sent_.count(buffer) || program_.bodies[b.body].versions[b.version].in_flight)
+      return &MemoryPlan::Kinds::communication;
     return maker.act == Act::run && maker.micro_batch < 0 ? &MemoryPlan::Kinds::gradients
                                                           : &MemoryPlan::Kinds::activations;
   }
@@ -254,19 +277,15 @@ class Planner {
     }
     for (size_t t = 0; t < body.steps.size(); ++t) {
       const Step& step = body.steps[t];
-      for (int v : step.outs) {
-        if (step.once) continue;
-        if (s.shown[v] >= 0) {
-          run.versions[v] = plan_.states[a.states[s.shown[v]]];
-        } else if (s.output_of[v] >= 0) {
-          take(a.outs[s.output_of[v]], kind_of(a.outs[s.output_of[v]], a));
-          run.versions[v] = plan_.buffers[a.outs[s.output_of[v]]];
-        } else {
-          run.versions[v] = hold(s.versions[v], inner(s, v));
-          own[v] = s.versions[v] > 0;
+      if (step.kind == StepKind::finish) {
+        finish_in_place(a, s, run, step);
+      } else {
+        for (int v : step.outs) {
+          if (step.once) continue;
+          const int as = s.finished_as[v] >= 0 ? s.finished_as[v] : v;
+          place(a, s, run, own, as);
+          run.versions[v] = run.versions[as];
         }
-        if (s.shown[v] >= 0 && s.output_of[v] >= 0)
-          plan_.buffers[a.outs[s.output_of[v]]] = run.versions[v];
       }
       run.scratch[t] = hold(s.scratch[t], &MemoryPlan::Kinds::workspace);
       drop(run.scratch[t], s.scratch[t], &MemoryPlan::Kinds::workspace);
@@ -277,12 +296,66 @@ class Planner {
         if (!body.loop && s.input_of[v] >= 0 && last_action_[a.ins[s.input_of[v]]] == index)
           give(a.ins[s.input_of[v]]);
       };
+      if (step.kind == StepKind::finish && s.source[step.ins[0]] >= 0) end(s.source[step.ins[0]]);
       for (int v : step.ins) end(v);
       for (int v : step.outs) end(v);
     }
     for (int v : s.kept) drop(run.versions[v], s.versions[v], inner(s, v));
+    for (size_t i = 0; i < body.outputs.size(); ++i) {
+      const int source = s.source[body.outputs[i]];
+      if (source >= 0) keep_source(a, s, run, own, source, a.outs[i]);
+    }
     release(index, a.ins);
     release(index, a.outs);
+    for (const auto& give_back : kept_sources_[index]) give_back();
+  }
+
+  // Takes memory for a version: in the state that shows it, in the buffer that it becomes, or of
+  // its own.
+  void place(const Action& a, const BodySizes& s, MemoryPlan::Run& run, std::vector<bool>& own,
+             int v) {
+    if (s.shown[v] >= 0) {
+      run.versions[v] = plan_.states[a.states[s.shown[v]]];
+    } else if (s.output_of[v] >= 0) {
+      take(a.outs[s.output_of[v]], kind_of(a.outs[s.output_of[v]], a));
+      run.versions[v] = plan_.buffers[a.outs[s.output_of[v]]];
+    } else {
+      run.versions[v] = hold(s.versions[v], inner(s, v));
+      own[v] = s.versions[v] > 0;
+    }
+    if (s.shown[v] >= 0 && s.output_of[v] >= 0)
+      plan_.buffers[a.outs[s.output_of[v]]] = run.versions[v];
+  }
+
+  // What a start of this body made has its place already. A buffer in flight that is finished here
+  // lends its memory to the result, or becomes the buffer of the result.
+  void finish_in_place(const Action& a, const BodySizes& s, MemoryPlan::Run& run,
+                       const Step& step) {
+    const int from = step.ins[0], to = step.outs[0];
+    run.versions[to] = run.versions[from];
+    if (s.input_of[to] < 0 || s.output_of[to] < 0) return;
+    const int old = a.ins[s.input_of[to]], now = a.outs[s.output_of[to]];
+    plan_.buffers[now] = plan_.buffers[old];
+    bytes_[now] = std::exchange(bytes_[old], 0);
+    kinds_[now] = kinds_[old];
+  }
+
+  // The source of what leaves this action in flight keeps its memory until the end of the action
+  // that finishes it.
+  void keep_source(const Action& a, const BodySizes& s, const MemoryPlan::Run& run,
+                   const std::vector<bool>& own, int source, int buffer) {
+    const int end = last_action_[buffer];
+    CHECK(end >= 0, "{} is never finished", program_.buffers[buffer].name);
+    const int in = s.input_of[source], out = s.output_of[source];
+    if (own[source]) {
+      const int64_t offset = run.versions[source], bytes = s.versions[source];
+      const Kind kind = inner(s, source);
+      kept_sources_[end].push_back([this, offset, bytes, kind] { drop(offset, bytes, kind); });
+    } else if (out >= 0 || in >= 0) {
+      const int b = out >= 0 ? a.outs[out] : a.ins[in];
+      last_action_[b] = std::max(last_action_[b], end);
+      kept_sources_[end].push_back([this, b, end] { release(end, {b}); });
+    }
   }
 
   const Program& program_;
@@ -293,10 +366,12 @@ class Planner {
   std::vector<BodySizes> sizes_;
   std::vector<bool> known_;
   std::vector<int> last_action_;  // by buffer
-  std::vector<int64_t> bytes_;    // of buffers that hold memory now
-  std::vector<Kind> kinds_;       // of buffers
-  std::set<int> sent_;            // buffers
-  MemoryPlan::Kinds held_;        // now
+  std::vector<std::vector<std::function<void()>>>
+      kept_sources_;            // by action: what to give back at its end
+  std::vector<int64_t> bytes_;  // of buffers that hold memory now
+  std::vector<Kind> kinds_;     // of buffers
+  std::set<int> sent_;          // buffers
+  MemoryPlan::Kinds held_;      // now
   Arena arena_;
   MemoryPlan plan_;
 };
@@ -335,10 +410,13 @@ LabelSizes planned_labels(const Mesh& mesh, const LoweredBody& body, const Step&
 }
 
 std::vector<int> shown_states(const LoweredBody& body) {
+  // A transfer makes its destination from its start on, and reads its source until its finish.
+  const std::vector<int> sources = sources_in_flight(body);
   std::vector<int> shown(body.versions.size(), -1), made(body.versions.size(), -1);
   for (size_t t = 0; t < body.steps.size(); ++t) {
     const Step& step = body.steps[t];
-    for (int v : step.outs) made[v] = static_cast<int>(t);
+    for (int v : step.outs)
+      made[v] = step.kind == StepKind::finish ? made[step.ins[0]] : static_cast<int>(t);
     if (step.kind == StepKind::read) shown[step.outs[0]] = step.state;
   }
   for (const Step& store : body.steps) {
@@ -350,8 +428,8 @@ std::vector<int> shown_states(const LoweredBody& body) {
     bool free = true;  // nobody reads the old state once v is made
     for (size_t i = static_cast<size_t>(t); i < body.steps.size() && free; ++i) {
       const Step& step = body.steps[i];
-      for (size_t k = 0; k < step.ins.size(); ++k) {
-        const int in = step.ins[k];
+      for (int in : step.ins) {
+        if (step.kind == StepKind::finish && sources[in] >= 0) in = sources[in];
         const bool old = in != v && shown[in] == store.state;
         if (!old) continue;
         const bool in_place = static_cast<int>(i) == t && step.kind == StepKind::run &&

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "base/error.h"
+#include "ir/flight.h"
 #include "ir/rows.h"
 #include "passes/lower.h"
 #include "passes/toy.h"
@@ -26,7 +29,8 @@ size_t some_scratch(const Op& op, const LabelSizes& local, DType) {
 }
 
 // Writes a program's values into an arena of owners: a block that is written must belong to nobody,
-// and belongs to its value until the value's last reading.
+// and belongs to its value until the value's last reading. A transfer reads its source until it is
+// finished, and its result lies where it was received.
 class Account {
  public:
   Account(const Program& program, int rank, const MemoryPlan& plan)
@@ -83,7 +87,7 @@ class Account {
            "buffer " + p_.buffers[b].name);
   }
   void end_buffer(int b) {
-    if (!in_state(plan_.buffers[b]))
+    if (!in_state(plan_.buffers[b]) && !moved_.contains(b))
       give(plan_.buffers[b], bytes_of(p_.buffers[b].body, p_.buffers[b].version));
     last_[b] = -1;
   }
@@ -99,15 +103,50 @@ class Account {
         if (last_[b] == index) end_buffer(b);
       }
     }
+    for (int b : a.ins) {
+      const auto at = sources_.find(b);
+      if (at == sources_.end()) continue;
+      const Source& s = at->second;
+      if (s.buffer < 0) {
+        give(s.offset, s.bytes);
+      } else if (last_[s.buffer] == index) {
+        end_buffer(s.buffer);
+      }
+      sources_.erase(at);
+    }
+  }
+
+  // By version: its last step, and what a finish here makes of it (-1: nothing).
+  struct Ends {
+    std::vector<int> last, finished_as;
+  };
+  static Ends ends_of(const LoweredBody& body) {
+    const std::vector<int> sources = sources_in_flight(body);
+    const int end = static_cast<int>(body.steps.size());
+    Ends e{std::vector<int>(body.versions.size(), -1), std::vector<int>(body.versions.size(), -1)};
+    for (int t = 0; t < end; ++t) {
+      const Step& step = body.steps[t];
+      for (int v : step.ins) {
+        e.last[v] = t;
+        if (step.kind != StepKind::finish) continue;
+        e.finished_as[v] = step.outs[0];
+        if (sources[v] >= 0) e.last[sources[v]] = t;
+      }
+    }
+    for (int v : body.outputs) {
+      if (sources[v] >= 0) e.last[sources[v]] = end;
+    }
+    for (int v : body.inputs) {
+      if (e.finished_as[v] >= 0) e.last[v] = std::max(e.last[v], e.last[e.finished_as[v]]);
+    }
+    return e;
   }
 
   void run_body(int index, const Action& a) {
     const LoweredBody& body = p_.bodies[a.body];
     const MemoryPlan::Run& run = plan_.actions[index];
-    std::vector<int> last(body.versions.size(), -1);
-    for (size_t t = 0; t < body.steps.size(); ++t) {
-      for (int v : body.steps[t].ins) last[v] = static_cast<int>(t);
-    }
+    const Ends ends = ends_of(body);
+    const std::vector<int>&last = ends.last, sources = sources_in_flight(body);
     const auto place = [&](const std::vector<int>& list, int v) {
       const auto at = std::find(list.begin(), list.end(), v);
       return at == list.end() ? -1 : static_cast<int>(at - list.begin());
@@ -117,7 +156,13 @@ class Account {
     for (size_t t = 0; t < body.steps.size(); ++t) {
       const Step& step = body.steps[t];
       const std::string who = fmt::format("{} step {}", body.name, t);
-      for (int v : step.outs) {
+      for (int made : step.outs) {
+        if (step.kind == StepKind::finish) {
+          finish(body, a, run, step);
+          continue;
+        }
+        const int v = ends.finished_as[made] >= 0 ? ends.finished_as[made] : made;
+        EXPECT_EQ(run.versions[v], run.versions[made]) << who;
         const int out = place(body.outputs, v);
         if (in_state(run.versions[v]) && bytes_of(a.body, v) > 0) {
           shown(a, body, static_cast<int>(t), v, run);
@@ -136,9 +181,15 @@ class Account {
               : 0;
       take(run.scratch[t], scratch, who + " scratch");
       give(run.scratch[t], scratch);
-      for (const auto& list : {step.ins, step.outs}) {
+      std::vector<int> sent;
+      if (step.kind == StepKind::finish && sources[step.ins[0]] >= 0)
+        sent.push_back(sources[step.ins[0]]);
+      for (const auto& list : {sent, step.ins, step.outs}) {
         for (int v : list) {
-          if (last[v] > static_cast<int>(t)) continue;
+          if (last[v] > static_cast<int>(t) || (ends.finished_as[v] >= 0 && sources[v] >= 0))
+            continue;
+          if (step.kind == StepKind::finish && v == step.outs[0] && sources[step.ins[0]] < 0)
+            continue;  // it ends as the input does
           const int in = place(body.inputs, v);
           if (in >= 0 && last_[a.ins[in]] == index) end_buffer(a.ins[in]);
           if (in < 0 && place(body.outputs, v) < 0 && !in_state(run.versions[v]))
@@ -146,6 +197,26 @@ class Account {
         }
       }
     }
+    for (size_t i = 0; i < body.outputs.size(); ++i) {
+      const int v = sources[body.outputs[i]];
+      if (v < 0 || in_state(run.versions[v])) continue;
+      const int in = place(body.inputs, v), out = place(body.outputs, v);
+      const int b = in >= 0 ? a.ins[in] : out >= 0 ? a.outs[out] : -1;
+      if (b >= 0) last_[b] = std::max(last_[b], last_[a.outs[i]]);
+      sources_[a.outs[i]] = {run.versions[v], bytes_of(a.body, v), b};
+    }
+  }
+
+  void finish(const LoweredBody& body, const Action& a, const MemoryPlan::Run& run,
+              const Step& step) {
+    EXPECT_EQ(run.versions[step.outs[0]], run.versions[step.ins[0]]) << body.name;
+    const auto in = std::find(body.inputs.begin(), body.inputs.end(), step.ins[0]);
+    const auto out = std::find(body.outputs.begin(), body.outputs.end(), step.outs[0]);
+    if (in == body.inputs.end() || out == body.outputs.end()) return;
+    const int from = a.ins[static_cast<size_t>(in - body.inputs.begin())],
+              to = a.outs[static_cast<size_t>(out - body.outputs.begin())];
+    EXPECT_EQ(plan_.buffers[from], plan_.buffers[to]) << body.name;
+    moved_.insert(from);
   }
 
   // A version that lies in a state: what was read from it, or what is made there because it will be
@@ -179,6 +250,12 @@ class Account {
   const MemoryPlan& plan_;
   std::vector<std::string> owner_;  // by block
   std::vector<int> last_;           // action by buffer
+  struct Source {
+    int64_t offset, bytes;
+    int buffer;  // -1: memory of its own
+  };
+  std::map<int, Source> sources_;  // by buffer in flight: what it is sent from
+  std::set<int> moved_;            // buffers in flight whose memory another has taken over
   int64_t most_ = 0;
 };
 

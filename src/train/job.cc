@@ -170,6 +170,7 @@ Compiled Job::compile(const LowerOptions& options, const Plan& plan, int64_t seq
     return p;
   };
   c.program = lower(emit, plan, options);
+  if (options_.rewrite_lowered) options_.rewrite_lowered(c.program);
   const ScratchBytes scratch = [&](const Op& op, const LabelSizes& local, DType real) {
     return kernel_scratch(config_.kernels, op, local, real);
   };

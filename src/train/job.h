@@ -76,6 +76,7 @@ class Job {
     std::vector<std::string> keep;
     std::function<Want(const Value&)> wanted;
     std::function<void(Pieces&)> rewrite_pieces;  // tests
+    Rewrite rewrite_lowered = {};                 // tests: applied before memory is planned
     Rewrite rewrite;                              // tests: applied after the prediction is made
     bool train = true;  // false: no training program, so no memory for moments and gradients
     int64_t evaluation_rows =

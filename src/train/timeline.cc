@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "ir/flight.h"
 #include "ir/print.h"
 
 namespace myriad {
@@ -45,14 +46,17 @@ BarKind kind_of(const Program& p, const Action& a) {
   }
 }
 
+using MeetingKey = std::pair<std::vector<int>, int>;  // group and its count
+
 // A rank on its device.
 struct Device {
   const std::vector<Stroke>* strokes;
-  size_t next = 0;
+  size_t next = 0;   // stroke
+  size_t first = 0;  // of the run that is open
   double clock = 0, useful = 0, idle = 0;
-  bool inside = false;           // stands in a collective
-  std::map<AtomSet, int> met;    // collectives passed, by axes
-  std::vector<Bar> bars, inner;  // inner: of the run that is open
+  std::map<AtomSet, int> begun;    // collectives started, by axes
+  std::map<int, MeetingKey> open;  // not finished yet, by flat position of the start
+  std::vector<Bar> bars, inner;    // inner: of the run that is open
   double run_start = -1, run_idle = 0;
 };
 
@@ -67,6 +71,7 @@ class Replay : public Machine {
   Replay(const Program& program, const std::vector<std::vector<Stroke>>& strokes)
       : p_(program), devices_(strokes.size()) {
     for (size_t r = 0; r < strokes.size(); ++r) devices_[r].strokes = &strokes[r];
+    for (int s = 0; s < program.stages; ++s) starts_.push_back(starts_of(program, s));
   }
 
   Progress act(const At& at, const Action& a) override {
@@ -90,31 +95,40 @@ class Replay : public Machine {
     return static_cast<int>(n / std::max<size_t>(1, body.steps.size()));
   }
 
-  Progress step(const At& at, const Action&, const LoweredBody&, const Step& step) override {
+  Progress step(const At& at, const Action&, const LoweredBody& body, const Step& step) override {
     Device& d = devices_[at.rank];
-    if (d.run_start < 0) d.run_start = d.clock;
-    if (step.kind != StepKind::move || !sends(step.what)) {
+    if (d.run_start < 0) {
+      d.run_start = d.clock;
+      d.first = d.next;
+    }
+    // Steps that later rounds leave out have their strokes too.
+    d.next =
+        d.first + static_cast<size_t>(at.round) * body.steps.size() + static_cast<size_t>(at.step);
+    if (step.kind == StepKind::start) {
+      spend(d, at.action, BarKind::exchange, d.inner);
+      begin(d, at, step);
+      return Progress::advanced;
+    }
+    if (!ends_collective(step)) {
       d.clock += take(d);
       return Progress::advanced;
     }
-    std::vector<int> group = p_.mesh.group(step.atoms, at.rank);
-    std::sort(group.begin(), group.end());
-    const AtomSet axes = step.atoms.set();
-    Meeting& m = meetings_[{group, d.met[axes]}];
-    m.start = std::max(m.start, d.clock);
-    m.come += !d.inside;
-    d.inside = true;
-    if (m.come < static_cast<int>(group.size())) return Progress::blocked;
-    d.inside = false;
-    ++d.met[axes];
+    const int start =
+        step.kind == StepKind::finish ? starts_[static_cast<size_t>(at.stage)][at.flat] : at.flat;
+    if (!d.open.contains(start)) begin(d, at, step);  // a move in one step
+    const MeetingKey& key = d.open.at(start);
+    const Meeting& m = meetings_[key];
+    if (m.come < static_cast<int>(key.first.size())) return Progress::blocked;
     stand(d, at.action, m.start, d.inner);
     spend(d, at.action, BarKind::exchange, d.inner);
+    d.open.erase(start);
     return Progress::advanced;
   }
 
   void ran(const At& at, const Action& a) override {
     Device& d = devices_[at.rank];
     if (p_.bodies[a.body].steps.empty()) take(d);
+    while (d.next < d.strokes->size() && (*d.strokes)[d.next].action == at.action) ++d.next;
     if (d.run_start < 0) d.run_start = d.clock;
     d.bars.push_back({kind_of(p_, a), at.action, d.run_start, d.clock});
     d.bars.insert(d.bars.end(), d.inner.begin(), d.inner.end());
@@ -140,6 +154,17 @@ class Replay : public Machine {
   }
 
  private:
+  // Comes to a collective.
+  void begin(Device& d, const At& at, const Step& step) {
+    std::vector<int> group = p_.mesh.group(step.atoms, at.rank);
+    std::sort(group.begin(), group.end());
+    const MeetingKey key{std::move(group), d.begun[step.atoms.set()]++};
+    Meeting& m = meetings_[key];
+    m.start = std::max(m.start, d.clock);
+    ++m.come;
+    d.open[at.flat] = key;
+  }
+
   double take(Device& d) {
     CHECK(d.next < d.strokes->size(), "the replay goes further than the step that was timed");
     return (*d.strokes)[d.next++].busy;
@@ -161,8 +186,9 @@ class Replay : public Machine {
 
   const Program& p_;
   std::vector<Device> devices_;
-  std::map<std::pair<int, int>, std::deque<double>> sent_;        // by channel and column: arrivals
-  std::map<std::pair<std::vector<int>, int>, Meeting> meetings_;  // by group and its count
+  std::map<std::pair<int, int>, std::deque<double>> sent_;  // by channel and column: arrivals
+  std::map<MeetingKey, Meeting> meetings_;
+  std::vector<std::vector<int>> starts_;  // by stage, see starts_of
 };
 
 bool timed(const Executor& executor) {

@@ -138,10 +138,12 @@ TEST_F(Trainer, ATransferMoreIsFound) {
     for (LoweredBody& body : p.bodies) {
       for (size_t i = 1; i < body.steps.size(); ++i) {
         const Step& step = body.steps[i];
-        if (step.kind != StepKind::move || step.what != MoveKind::all_reduce ||
+        if (step.kind != StepKind::start || step.what != MoveKind::all_reduce ||
             body.steps[i - 1].kind != StepKind::read)
           continue;
         body.steps[i - 1] = step;
+        body.steps[i - 1].kind = StepKind::move;
+        body.steps[i - 1].outs = body.steps[i + 1].outs;
         return;
       }
     }

@@ -9,6 +9,8 @@
 #include <set>
 #include <string>
 
+#include "ir/flight.h"
+
 namespace myriad {
 
 using Names = std::set<std::string>;
@@ -30,6 +32,30 @@ inline void expect_seen(const Names& clean, const Names& got, const Names& by,
 // Of names of bodies and values.
 inline bool like(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+// The version that the finish of a start makes.
+inline int finished_as(const LoweredBody& body, const Step& start) {
+  for (const Step& step : body.steps) {
+    if (step.kind == StepKind::finish && step.ins == start.outs) return step.outs[0];
+  }
+  return -1;
+}
+
+// Every rank goes on with what it has itself where this step begins a collective. The number of
+// steps stays, and with it the memory plan: the finish makes the same copy once more.
+inline void keep_own(LoweredBody& body, Step& begin) {
+  begin.what = MoveKind::slice;
+  if (begin.kind != StepKind::start) return;
+  for (Step& finish : body.steps) {
+    if (finish.kind != StepKind::finish || finish.ins != begin.outs) continue;
+    begin.kind = finish.kind = StepKind::move;
+    finish.what = MoveKind::slice;
+    finish.ins = begin.ins;
+    begin.outs = finish.outs;
+    return;
+  }
+  FAIL() << body.name << " does not finish it";
 }
 
 }  // namespace myriad

@@ -109,9 +109,10 @@ std::function<void(Program&)> drop(const std::string& body_pattern,
     for (LoweredBody& body : p.bodies) {
       if (!like(body_pattern, body.name)) continue;
       for (Step& step : body.steps) {
-        if (step.kind != StepKind::move || step.what != what) continue;
+        if ((step.kind != StepKind::move && step.kind != StepKind::start) || step.what != what)
+          continue;
         if (!like(value_pattern, (*body.graph)[body.versions[step.ins[0]].value].name)) continue;
-        step.what = MoveKind::slice;
+        keep_own(body, step);
         ++n;
       }
     }

@@ -34,7 +34,8 @@ void for_moves(Program& p, const std::string& body_pattern, const std::string& v
   for (LoweredBody& body : p.bodies) {
     if (!like(body_pattern, body.name)) continue;
     for (Step& step : body.steps) {
-      if (step.kind != StepKind::move || step.what != what) continue;
+      if ((step.kind != StepKind::move && step.kind != StepKind::start) || step.what != what)
+        continue;
       if (!like(value_pattern, (*body.graph)[body.versions[step.ins[0]].value].name)) continue;
       f(body, step);
       ++n;
@@ -46,9 +47,7 @@ void for_moves(Program& p, const std::string& body_pattern, const std::string& v
 // Every rank goes on with what it has itself.
 std::function<void(Program&)> drop(const std::string& body, const std::string& value,
                                    MoveKind what) {
-  return [=](Program& p) {
-    for_moves(p, body, value, what, [](LoweredBody&, Step& step) { step.what = MoveKind::slice; });
-  };
+  return [=](Program& p) { for_moves(p, body, value, what, keep_own); };
 }
 
 Piece& piece_named(Pieces& pieces, const std::string& name) {
@@ -188,7 +187,12 @@ TEST(Faults, ATransferMoreThanPlanned) {
         if (step.kind == StepKind::read)
           continue;  // does nothing: its place is taken by the second transfer
         steps.push_back(step);
-        if (step.kind == StepKind::move && step.what == MoveKind::all_reduce) steps.push_back(step);
+        if (step.kind != StepKind::start || step.what != MoveKind::all_reduce) continue;
+        Step more = step;
+        more.kind = StepKind::move;
+        more.outs = {finished_as(body, step)};
+        steps.back() = more;
+        steps.push_back(step);
       }
       ASSERT_EQ(steps.size(), body.steps.size());
       body.steps = steps;

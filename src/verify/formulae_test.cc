@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "ir/flight.h"
 #include "machine/profile.h"
 #include "model/emit.h"
 #include "passes/lower.h"
@@ -50,7 +51,7 @@ Counts sent_by(const Program& p, const std::string& name) {
   for (const LoweredBody& body : p.bodies) {
     if (body.name != name) continue;
     for (const Step& step : body.steps) {
-      if (step.kind != StepKind::move || !sends(step.what)) continue;
+      if (!begins_collective(step)) continue;
       for (int r = 0; r < p.mesh.ranks() / p.stages; ++r)
         out[name_of(step.what)] = out[name_of(step.what)] + sent_in(p.mesh, body, step, r);
     }

@@ -23,6 +23,7 @@ void add_verify(CLI::App& app, int& status);
 void add_verify_layouts(CLI::App& verify, int& status);
 void add_verify_predictions(CLI::App& verify, int& status);
 void add_show(CLI::App& app, int& status);
+void add_show_keys(CLI::App& show);  // its sub-command
 void add_data(CLI::App& app, int& status);
 void add_data_encode(CLI::App& data, int& status);
 void add_data_show(CLI::App& data, int& status);

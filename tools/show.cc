@@ -92,6 +92,7 @@ void add_show(CLI::App& app, int& status) {
       "myriad show layout examples/tiny.yaml -s layout.zero=3");
   add("schedule", "The order of forward and backward passes, a line a stage",
       "myriad show schedule examples/bilingual.yaml -s layout.micro_batches=4");
+  add_show_keys(*show);
 }
 
 }  // namespace myriad

@@ -1,52 +1,21 @@
+// Reads and writes run files. The keys stand in train/run_keys.cc; here is what they have to do
+// with one another: the order of the sections, the model (whose keys are those of a config.json),
+// and the rules that speak of two sections at once.
 #include "train/run_config.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/yaml.h"
 #include "data/tokenizer.h"
 #include "train/model_folder.h"
+#include "train/run_keys.h"
 
 namespace myriad {
 
 namespace {
 
 using nlohmann::json;
-
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr int64_t kMost = int64_t{1} << 40;
-
-const std::vector<std::string> kDataKeys = {"corpus",          "sources", "tokenizer",
-                                            "vocabulary",      "packing", "held_out_permille",
-                                            "held_out_tokens", "cache"};
-const std::vector<std::string> kPackings = {"cut", "whole"};
-const std::vector<std::string> kSchedules = {"constant", "cosine", "linear", "wsd"};
-const std::vector<std::string> kRecompute = {"none", "selective", "full"};
-const std::vector<std::string> kGradReduce = {"step", "micro_batch"};
-const std::vector<std::string> kDtypes = {"fp32", "fp64", "bf16"};
-const std::vector<std::string> kKernels = {"fast", "reference"};
-const std::vector<std::string> kAxes = {"pp", "dp", "cp", "tp", "tg", "tr"};
-const std::vector<std::string> kLayoutKeys = {"dp",
-                                              "cp",
-                                              "tp",
-                                              "pp",
-                                              "vpp",
-                                              "micro_batches",
-                                              "zero",
-                                              "sp",
-                                              "ep",
-                                              "etp",
-                                              "expert_rows_bound",
-                                              "dispatch",
-                                              "ranks_per_node",
-                                              "schedule",
-                                              "recompute",
-                                              "grad_reduce",
-                                              "stages",
-                                              "rules",
-                                              "prices"};
 
 // Of config.json for any family: what read_config reads, and what published files hold besides.
 const std::vector<std::string> kModelKeys = {"model_type",
@@ -153,18 +122,12 @@ json to_json(const YAML::Node& n) {
   return n.Scalar();
 }
 
-// Also of a name that no file can have.
-bool there(const std::filesystem::path& path) {
-  std::error_code refused;
-  return std::filesystem::exists(path, refused);
-}
-
 void read_model(const YamlMap& root, RunConfig& c) {
   if (!root.has("model"))
     root.refuse("model", "a Hugging Face folder, the path of a config.json, or a map of its keys");
   if (root.node("model").IsScalar()) {
     const std::filesystem::path path = root.node("model").Scalar();
-    if (!there(path))
+    if (!path_exists(path))
       root.refuse("model", "a folder or file that exists",
                   "paths are relative to the working directory");
     const bool folder = std::filesystem::is_directory(path);
@@ -189,203 +152,6 @@ void read_model(const YamlMap& root, RunConfig& c) {
   }
 }
 
-std::string name_of_source(const std::string& path) {
-  const std::filesystem::path p = path;
-  const std::string last = (p.has_filename() ? p : p.parent_path()).filename();
-  return last.substr(0, std::max<size_t>(1, last.find('.', 1)));
-}
-
-void read_sources(const YamlMap& data, std::vector<DataSource>& to) {
-  if (data.has("corpus") && data.has("sources"))
-    data.refuse("corpus", "left out where data.sources is given");
-  if (data.has("corpus")) {
-    to.emplace_back();
-    data.text("corpus", to[0].path);
-    to[0].name = name_of_source(to[0].path);
-    return;
-  }
-  std::vector<double> weights;
-  for (const YamlMap& s : data.children("sources", {"path", "corpus", "name", "weight"})) {
-    DataSource source;
-    if (s.has("path") == s.has("corpus"))
-      s.refuse("path",
-               "the file or folder of the source, and corpus, another word for it, left out");
-    s.text("path", source.path);
-    s.text("corpus", source.path);
-    source.name = name_of_source(source.path);
-    s.text("name", source.name);
-    for (const DataSource& other : to) {
-      if (other.name == source.name)
-        s.refuse("name",
-                 fmt::format("another than that of {}, which is {}", other.path, other.name));
-    }
-    s.positive("weight", source.weight);
-    weights.push_back(source.weight);
-    to.push_back(std::move(source));
-  }
-  if (data.has("sources") && to.empty()) data.refuse("sources", "a list of at least one source");
-  if (!to.empty()) whole_weights(weights, data.place("sources"));
-}
-
-void read_data(const YamlMap& root, DataConfig& d) {
-  const YamlMap s = root.child("data", kDataKeys);
-  read_sources(s, d.sources);
-  s.text("tokenizer", d.tokenizer);
-  if (!d.tokenizer.empty() && !there(d.tokenizer))
-    s.refuse("tokenizer", "a file or folder that exists",
-             "paths are relative to the working directory");
-  if (!d.tokenizer.empty()) d.vocabulary = 0;  // not told
-  s.integer("vocabulary", 257, INT32_MAX, d.vocabulary);
-  if (const int i = s.choice("packing", kPackings); i >= 0) d.packing = static_cast<Packing>(i);
-  s.integer("held_out_permille", 1, 999, d.held_out_permille);
-  s.integer("held_out_tokens", 0, kMost, d.held_out_tokens);
-  s.text("cache", d.cache);
-}
-
-void read_optimizer(const YamlMap& train, OptimizerConfig& o) {
-  const YamlMap s =
-      train.child("optimizer", {"beta1", "beta2", "eps", "weight_decay", "clip_norm"});
-  for (const auto& [key, beta] : {std::pair{"beta1", &o.beta1}, {"beta2", &o.beta2}}) {
-    s.number(key, 0, 1, *beta);
-    if (*beta >= 1) s.refuse(key, "a number of 0 or more and below 1");
-  }
-  s.positive("eps", o.eps);
-  s.number("weight_decay", 0, kInfinite, o.weight_decay);
-  s.number("clip_norm", 0, kInfinite, o.clip_norm);
-}
-
-void read_train(const YamlMap& root, TrainConfig& t) {
-  const YamlMap s = root.child(
-      "train", {"sequence_length", "tokens_per_step", "steps", "learning_rate", "min_learning_rate",
-                "schedule", "warmup_steps", "decay_steps", "optimizer", "dtype", "seed",
-                "evaluate_every", "save_every", "keep", "workers", "kernels"});
-  s.integer("sequence_length", 1, 1 << 24, t.sequence_length);
-  if (!s.has("tokens_per_step"))
-    t.tokens_per_step =
-        std::max<int64_t>(1, t.tokens_per_step / t.sequence_length) * t.sequence_length;
-  s.integer("tokens_per_step", 1, kMost, t.tokens_per_step);
-  if (const int64_t n = t.sequence_length, over = t.tokens_per_step % n; over != 0) {
-    const int64_t below = t.tokens_per_step - over;
-    s.refuse("tokens_per_step", fmt::format("a multiple of train.sequence_length ({})", n),
-             below > 0 ? fmt::format("nearest: {} and {}", below, below + n)
-                       : fmt::format("nearest: {}", n));
-  }
-  s.integer("steps", 1, kMost, t.steps);
-  if (const int64_t most = (int64_t{1} << 60) / t.tokens_per_step; t.steps > most)
-    s.refuse("steps", "so few that a run has at most 2^60 tokens",
-             fmt::format("nearest: {}", most));
-  s.positive("learning_rate", t.learning_rate);
-  s.number("min_learning_rate", 0, kInfinite, t.min_learning_rate);
-  if (t.min_learning_rate > t.learning_rate) {
-    s.refuse("min_learning_rate", fmt::format("at most train.learning_rate ({})", t.learning_rate),
-             fmt::format("nearest: {}", t.learning_rate));
-  }
-  if (const int i = s.choice("schedule", kSchedules); i >= 0)
-    t.schedule = static_cast<LrSchedule>(i);
-  s.integer("warmup_steps", 0, kMost, t.warmup_steps);
-  s.integer("decay_steps", 0, kMost, t.decay_steps);
-  if (t.decay_steps > 0 && t.schedule != LrSchedule::wsd)
-    s.refuse("decay_steps", "0 unless train.schedule is wsd: other schedules decay over all steps");
-  read_optimizer(s, t.optimizer);
-  if (const int i = s.choice("dtype", kDtypes); i >= 0)
-    t.dtype = dtype_named(kDtypes[static_cast<size_t>(i)]);
-  s.integer("seed", t.seed);
-  s.integer("evaluate_every", 0, kMost, t.evaluate_every);
-  s.integer("save_every", 0, kMost, t.save_every);
-  s.integer("keep", 0, 1 << 20, t.keep);
-  s.integer("workers", 0, 4096, t.workers);
-  if (const int i = s.choice("kernels", kKernels); i >= 0)
-    t.kernels = i == 1 ? KernelSet::ref : KernelSet::fast;
-}
-
-Plan read_plan(const YamlMap& s) {
-  Plan p;
-  constexpr int64_t kRanks = 1 << 20;
-  s.integer("dp", 1, kRanks, p.dp);
-  s.integer("cp", 1, kRanks, p.cp);
-  s.integer("tp", 1, kRanks, p.tp);
-  s.integer("pp", 1, kRanks, p.pp);
-  s.integer("vpp", 1, kRanks, p.vpp);
-  s.integer("micro_batches", 1, 1 << 30, p.micro_batches);
-  s.integer("zero", 0, 3, p.zero);
-  s.flag("sp", p.sp);
-  s.integer("ep", 1, kRanks, p.ep);
-  s.integer("etp", 1, kRanks, p.etp);
-  s.number("expert_rows_bound", 0.001, 1e6, p.expert_rows_bound);
-  if (const int i = s.choice("dispatch", {"flat", "node_gather", "node_relay"}); i >= 0)
-    p.dispatch = static_cast<Dispatch>(i);
-  s.integer("ranks_per_node", 1, kRanks, p.ranks_per_node);
-  if (const int i = s.choice("schedule", {"gpipe", "1f1b", "interleaved"}); i >= 0)
-    s.text("schedule", p.schedule);
-  if (const int i = s.choice("recompute", kRecompute); i >= 0)
-    p.recompute = static_cast<Recompute>(i);
-  if (const int i = s.choice("grad_reduce", kGradReduce); i >= 0)
-    p.grad_reduce = i == 0 ? GradReduce::step : GradReduce::micro_batch;
-  p.stages = s.integers("stages");
-  s.text("rules", p.rules);
-  const YamlMap prices = s.child("prices", kAxes);
-  for (const std::string& axis : kAxes) {
-    double price = 0;
-    prices.positive(axis, price);
-    if (price > 0) p.prices[axis] = price;
-  }
-  return p;
-}
-
-void read_generate(const YamlMap& root, RunConfig& c) {
-  const YamlMap s = root.child("generate", {"prompts", "every", "max_tokens", "temperature"});
-  if (s.has("prompts")) c.prompts = s.texts("prompts");
-  s.integer("every", 0, kMost, c.generate_every);
-  s.integer("max_tokens", 0, 1 << 20, c.generate_tokens);
-  s.number("temperature", 0, kInfinite, c.temperature);
-}
-
-void read_name(const YamlMap& root, RunConfig& c) {
-  root.text("name", c.name);
-  const auto legal = [](unsigned char x) {
-    return std::isalnum(x) || x == '.' || x == '_' || x == '-';
-  };
-  if (c.name.empty() || c.name[0] == '.' || !std::all_of(c.name.begin(), c.name.end(), legal)) {
-    root.refuse("name", "the name of a folder: letters, digits, . _ -, and no dot in front");
-  }
-}
-
-std::string quoted(const std::string& text) { return json(text).dump(); }
-
-std::string write_sources(const std::vector<DataSource>& sources) {
-  if (sources.empty()) return "";
-  if (sources.size() == 1 && sources[0].name == name_of_source(sources[0].path))
-    return fmt::format("  corpus: {}\n", quoted(sources[0].path));
-  std::string out;
-  for (const DataSource& s : sources) {
-    out += fmt::format("{}{{path: {}, name: {}, weight: {}}}", out.empty() ? "" : ",\n    ",
-                       quoted(s.path), quoted(s.name), s.weight);
-  }
-  return fmt::format("  sources: [\n    {}]\n", out);
-}
-
-std::string write_layout(const Plan& p) {
-  std::string out = fmt::format(
-      "layout:\n  dp: {}\n  cp: {}\n  tp: {}\n  pp: {}\n  vpp: {}\n  micro_batches: {}\n  zero: "
-      "{}\n  ep: "
-      "{}\n"
-      "  etp: {}\n  expert_rows_bound: {}\n  dispatch: {}\n  sp: {}\n",
-      p.dp, p.cp, p.tp, p.pp, p.vpp, p.micro_batches, p.zero, p.ep, p.etp, p.expert_rows_bound,
-      name_of(p.dispatch), p.sp);
-  if (p.ranks_per_node > 0 && p.ranks_per_node < p.ranks())
-    out += fmt::format("  ranks_per_node: {}\n", p.ranks_per_node);
-  if (!p.schedule.empty()) out += fmt::format("  schedule: {}\n", p.schedule);
-  out += fmt::format("  recompute: {}\n", kRecompute[static_cast<int>(p.recompute)]);
-  if (p.grad_reduce != GradReduce::automatic)
-    out +=
-        fmt::format("  grad_reduce: {}\n", kGradReduce[p.grad_reduce == GradReduce::micro_batch]);
-  if (!p.stages.empty()) out += fmt::format("  stages: [{}]\n", fmt::join(p.stages, ", "));
-  if (!p.rules.empty()) out += fmt::format("  rules: {}\n", quoted(p.rules));
-  if (!p.prices.empty()) out += "  prices:\n";
-  for (const auto& [axis, price] : p.prices) out += fmt::format("    {}: {}\n", axis, price);
-  return out;
-}
-
 }  // namespace
 
 DType dtype_named(std::string_view text) {
@@ -399,14 +165,16 @@ const char* text_of(DType dtype) {
 RunConfig read_run(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
   YamlFile file = YamlFile::open(path);
   for (const std::string& o : overrides) file.override_with(o);
-  const YamlMap root(file, file.root(), "",
-                     {"name", "model", "data", "train", "layout", "generate", "cluster"});
+  const YamlMap root(file, file.root(), "", names_of_keys(""));
+  const auto child = [&](const char* section) {
+    return root.child(section, names_of_keys(section));
+  };
   RunConfig c;
   c.name = path.stem();
-  read_name(root, c);
-  read_data(root, c.data);
+  read_keys(root, "", c);
+  const YamlMap data = child("data");
+  read_keys(data, "data", c);
   read_model(root, c);
-  const YamlMap data = root.child("data", kDataKeys);
   if (!data.has("vocabulary")) c.data.vocabulary = static_cast<int>(c.model.vocabulary);
   if (c.data.vocabulary != c.model.vocabulary) {
     throw Error(fmt::format("model.vocab_size is {}, but data.vocabulary is {}: they must be equal",
@@ -419,11 +187,10 @@ RunConfig read_run(const std::filesystem::path& path, const std::vector<std::str
                     c.data.vocabulary),
         root.place("model"), "vocab_size: 257 or more");
   }
-  read_train(root, c.train);
-  read_generate(root, c);
-  root.text("cluster", c.cluster);
-  const YamlMap layout = root.child("layout", kLayoutKeys);
-  c.plan = read_plan(layout);
+  read_keys(child("train"), "train", c);
+  read_keys(child("generate"), "generate", c);
+  const YamlMap layout = child("layout");
+  read_keys(layout, "layout", c);
   try {
     c.plan = resolve(c.plan, static_cast<int>(c.model.layers), c.rows());
   } catch (const Error& e) {
@@ -436,11 +203,13 @@ Plan read_layout(const std::vector<std::string>& overrides) {
   YamlFile file = YamlFile::parse("", "layout");
   for (const std::string& o : overrides) file.override_with(o);
   const YamlMap root(file, file.root(), "", {"layout"});
-  return read_plan(root.child("layout", kLayoutKeys));
+  RunConfig c;
+  read_keys(root.child("layout", names_of_keys("layout")), "layout", c);
+  return c.plan;
 }
 
 std::string write_run(const RunConfig& c) {
-  std::string out = fmt::format("name: {}\n", quoted(c.name));
+  std::string out = fmt::format("name: {}\n", quoted_text(c.name));
   if (c.weights.empty()) {
     out += "model:\n";
     const json sizes = write_config(c.model);
@@ -448,35 +217,12 @@ std::string write_run(const RunConfig& c) {
       if (!value.is_null()) out += fmt::format("  {}: {}\n", key, value.dump());
     }
   } else {
-    out += fmt::format("model: {}\n", quoted(c.weights));
+    out += fmt::format("model: {}\n", quoted_text(c.weights));
   }
-  const DataConfig& d = c.data;
-  out += "data:\n";
-  out += write_sources(d.sources);
-  if (!d.tokenizer.empty()) out += fmt::format("  tokenizer: {}\n", quoted(d.tokenizer));
-  if (d.vocabulary >= 257) out += fmt::format("  vocabulary: {}\n", d.vocabulary);
-  out += fmt::format("  packing: {}\n  held_out_permille: {}\n  held_out_tokens: {}\n  cache: {}\n",
-                     kPackings[d.packing == Packing::whole], d.held_out_permille, d.held_out_tokens,
-                     quoted(d.cache));
-  const TrainConfig& t = c.train;
-  const OptimizerConfig& o = t.optimizer;
-  out += fmt::format(
-      "train:\n  sequence_length: {}\n  tokens_per_step: {}\n  steps: {}\n  learning_rate: {}\n  "
-      "min_learning_rate: {}\n  schedule: {}\n"
-      "  warmup_steps: {}\n  decay_steps: {}\n  optimizer: {{beta1: {}, beta2: {}, eps: {}, "
-      "weight_decay: {}, clip_norm: {}}}\n  dtype: {}\n"
-      "  seed: {}\n  evaluate_every: {}\n  save_every: {}\n  keep: {}\n  workers: {}\n  kernels: "
-      "{}\n",
-      t.sequence_length, t.tokens_per_step, t.steps, t.learning_rate, t.min_learning_rate,
-      kSchedules[static_cast<int>(t.schedule)], t.warmup_steps, t.decay_steps, o.beta1, o.beta2,
-      o.eps, o.weight_decay, o.clip_norm, text_of(t.dtype), t.seed, t.evaluate_every, t.save_every,
-      t.keep, t.workers, kKernels[t.kernels == KernelSet::ref]);
-  out += write_layout(c.plan);
-  if (!c.cluster.empty()) out += fmt::format("cluster: {}\n", quoted(c.cluster));
-  out += "generate:\n  prompts: [";
-  for (size_t i = 0; i < c.prompts.size(); ++i) out += (i ? ", " : "") + quoted(c.prompts[i]);
-  return out + fmt::format("]\n  every: {}\n  max_tokens: {}\n  temperature: {}\n",
-                           c.generate_every, c.generate_tokens, c.temperature);
+  for (const char* section : {"data", "train", "layout"})
+    out += fmt::format("{}:\n{}", section, write_keys(section, c));
+  if (!c.cluster.empty()) out += fmt::format("cluster: {}\n", quoted_text(c.cluster));
+  return out + "generate:\n" + write_keys("generate", c);
 }
 
 std::vector<double> DataConfig::weights() const {

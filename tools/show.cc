@@ -3,8 +3,8 @@
 
 #include "base/yaml.h"
 #include "ir/print.h"
-#include "passes/lower.h"
 #include "tools/commands.h"
+#include "train/forecast.h"
 #include "train/report.h"
 #include "train/run_config.h"
 #include "train/show_layout.h"
@@ -19,13 +19,6 @@ struct Options {
   std::vector<std::string> overrides;
   bool json = false;
 };
-
-Program program_of(const RunConfig& c) {
-  const Emit emit = [&](int64_t rows) {
-    return emit_model(c.model, rows, c.train.sequence_length, c.train.dtype, c.train.optimizer);
-  };
-  return lower(emit, c.plan, {.rows = c.rows()});
-}
 
 std::string body_text(const Program& program, const std::string& wanted) {
   std::vector<std::string> names;
@@ -50,9 +43,7 @@ std::string text_of(const std::string& what, const Options& o) {
   const Program program = program_of(c);
   if (what == "program") return head + print_program(program);
   if (what == "body") return head + body_text(program, o.body);
-  const Pieces pieces =
-      emit_model(c.model, 1, c.train.sequence_length, c.train.dtype, c.train.optimizer);
-  return head + show(list_layouts(program, pieces, c.plan));
+  return head + show(list_layouts(program, make_pieces(c.model, step_shape(c)), c.plan));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "passes/schedule.h"
 
 namespace myriad {
 
@@ -18,13 +17,10 @@ class Actions {
           Program& program)
       : lowered_(lowered), plan_(plan), options_(options), program_(program) {}
 
-  void run(int lag) {
+  void run(const Schedule& schedule, int lag) {
     program_.actions.assign(plan_.pp, {});
     program_.buffers.clear();
     program_.states.clear();
-    const ScheduleKind kind =
-        options_.forward_only ? ScheduleKind::forward_only : schedule_named(plan_.schedule);
-    const Schedule schedule = make_schedule(kind, plan_.pp, plan_.vpp, plan_.micro_batches);
     std::vector<Stage> stages(plan_.pp);
     for (int n = 0; n < plan_.pp; ++n) {
       Stage& s = stages[n];
@@ -447,8 +443,8 @@ class Actions {
 }  // namespace
 
 void make_actions(const LoweredPieces& lowered, const Plan& plan, const LowerOptions& options,
-                  int lag, Program& program) {
-  Actions(lowered, plan, options, program).run(lag);
+                  const Schedule& schedule, int lag, Program& program) {
+  Actions(lowered, plan, options, program).run(schedule, lag);
 }
 
 }  // namespace myriad

@@ -1,6 +1,5 @@
 #include "passes/lower.h"
 
-#include "base/error.h"
 #include "passes/actions.h"
 #include "passes/bodies.h"
 #include "passes/check.h"
@@ -11,20 +10,20 @@ Range micro_batch_rows(int64_t rows, int micro_batches, int j) {
   return {j * rows / micro_batches, (j + 1) * rows / micro_batches};
 }
 
+Schedule schedule_of(const Plan& plan, const LowerOptions& options) {
+  const ScheduleKind kind =
+      options.forward_only ? ScheduleKind::forward_only : schedule_named(plan.schedule);
+  return make_schedule(kind, plan.pp, plan.vpp, plan.micro_batches);
+}
+
 Program lower(const Emit& emit, const Plan& plan, const LowerOptions& options) {
   Program program;
   const LoweredPieces lowered =
       lower_pieces(emit, plan, options, program);  // differentiate, recompute, shard
-  for (int lag = 1;; lag *= 2) {  // the shortest delay of the waits for sends that cannot deadlock
-    make_actions(lowered, plan, options, lag, program);  // schedule
-    if (!options.check) return program;
-    try {
-      check_program(program);
-      return program;
-    } catch (const Error&) {
-      if (lag > plan.micro_batches) throw;
-    }
-  }
+  const Schedule schedule = schedule_of(plan, options);
+  make_actions(lowered, plan, options, schedule, sends_in_flight(schedule, plan.vpp), program);
+  if (options.check) check_program(program);
+  return program;
 }
 
 }  // namespace myriad

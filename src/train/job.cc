@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "ir/sequence.h"
-#include "passes/memory.h"
 
 namespace myriad {
 
@@ -67,6 +66,10 @@ void move_behind(Compiled& c, const Compiled& other, int rank) {
   m.peak_bytes += shift;
 }
 
+StepShape step_shape(const JobConfig& c, int64_t sequence) {
+  return {.rows = c.rows, .sequence = sequence, .dtype = c.real, .optimizer = c.optimizer};
+}
+
 int64_t elements_of(const Param& p) {
   int64_t n = 1;
   for (int64_t s : p.sizes) n *= s;
@@ -87,8 +90,7 @@ Job::Job(JobConfig config, Pool& pool, Options options)
     : config_(std::move(config)),
       pool_(pool),
       options_(std::move(options)),
-      pieces_(emit_model(config_.model, 1, config_.sequence, config_.real, config_.optimizer,
-                         config_.rows)) {
+      pieces_(make_pieces(config_.model, step_shape(config_, config_.sequence))) {
   std::vector<int64_t> bytes;
   if (options_.train) {
     train_ = compile({.rows = config_.rows, .keep = options_.keep, .wanted = options_.wanted},
@@ -163,18 +165,13 @@ void Job::see(Compiled& c, int rank, const Action& action, int buffer, const Ten
 Compiled Job::compile(const LowerOptions& options, const Plan& plan, int64_t sequence,
                       const CacheShape& cache) {
   Compiled c;
-  const Emit emit = [&](int64_t n) {
-    Pieces p = emit_model(config_.model, n, sequence, config_.real, config_.optimizer, config_.rows,
-                          cache);
-    if (options_.rewrite_pieces) options_.rewrite_pieces(p);
-    return p;
-  };
-  c.program = lower(emit, plan, options);
+  c.program =
+      make_program(config_.model, plan, step_shape(config_, sequence),
+                   {.lower = options, .cache = cache, .rewrite_pieces = options_.rewrite_pieces});
   const ScratchBytes scratch = [&](const Op& op, const LabelSizes& local, DType real) {
     return kernel_scratch(config_.kernels, op, local, real);
   };
-  for (int r = 0; r < c.program.mesh.ranks(); ++r)
-    c.memory.push_back(plan_memory(c.program, r, scratch));
+  c.memory = plan_memory_of_ranks(c.program, scratch);
   return c;
 }
 

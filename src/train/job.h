@@ -15,7 +15,7 @@
 #include "machine/exec.h"
 #include "machine/profile.h"
 #include "model/emit.h"
-#include "passes/lower.h"
+#include "plan/make_program.h"
 
 namespace myriad {
 

@@ -21,6 +21,10 @@ bool LabelSizes::set(char label, int64_t size) {
   return true;
 }
 
+const char* name_of(RopeStyle style) {
+  return style == RopeStyle::half ? "half" : "interleaved";
+}
+
 int Graph::add(Value v) {
   const int id = static_cast<int>(values.size());
   const auto at = std::lower_bound(index_.begin(), index_.end(), std::pair(v.name, -1));

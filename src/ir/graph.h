@@ -119,6 +119,7 @@ enum class Row : uint8_t {
 constexpr int kRows = static_cast<int>(Row::count_);
 
 enum class RopeStyle : uint8_t { half, interleaved };
+const char* name_of(RopeStyle style);
 
 // Attributes; each row reads its own.
 struct Attrs {
@@ -168,6 +169,9 @@ struct Body {
   std::vector<int> outputs;  // values that others read: boundary values, and what tests ask for
 };
 
+template <class S>
+struct FieldsOf;  // the table of a struct's fields, see ir/fields.h
+
 struct Graph {
   std::vector<Value> values;
   DType real = DType::f32;        // of states, scalars, statistics, losses and routing
@@ -186,6 +190,7 @@ struct Graph {
   Value& operator[](int i) { return values[i]; }
 
  private:
+  friend struct FieldsOf<Graph>;
   int temporaries_ = 0;
   std::vector<std::pair<std::string, int>> index_;  // sorted by name
 };

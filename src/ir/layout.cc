@@ -37,8 +37,6 @@ const char* name_of(MoveKind kind) {
       return "all_reduce";
     case MoveKind::all_gather:
       return "all_gather";
-    case MoveKind::exchange:
-      return "exchange";
   }
   return "?";
 }
@@ -278,8 +276,6 @@ double elements_sent(const Mesh& mesh, const MoveStep& step, const Layout& befor
       return 2 * held * (k - 1) / k;
     case MoveKind::all_to_all:
       return held * (k - 1) / k;
-    case MoveKind::exchange:
-      return held;
   }
   return 0;
 }

@@ -31,15 +31,8 @@ struct LayoutHash {
   size_t operator()(const Layout& l) const;
 };
 
-enum class MoveKind : uint8_t {
-  slice,
-  first,
-  reduce_scatter,
-  all_to_all,
-  all_reduce,
-  all_gather,
-  exchange
-};
+enum class MoveKind : uint8_t { slice, first, reduce_scatter, all_to_all, all_reduce, all_gather };
+constexpr int kMoveKinds = 6;
 const char* name_of(MoveKind kind);
 constexpr bool sends(MoveKind k) { return k != MoveKind::slice && k != MoveKind::first; }
 

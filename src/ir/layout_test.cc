@@ -49,8 +49,6 @@ std::string unlawful(const MoveStep& step, const Layout& before) {
                      after.pending == (before.pending | atoms)
                  ? ""
                  : "first";
-    case MoveKind::exchange:
-      break;
   }
   return "a step of a kind that is not planned";
 }

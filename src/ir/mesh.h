@@ -57,6 +57,7 @@ class Mesh {
     std::string name;
     int size;
     double price = 1;  // factor on bytes sent over it
+    bool operator==(const Axis&) const = default;
   };
   // nodes: how uneven nodes part the ranks that share experts; none if it says no ranks_per_node.
   // Throws Error: size below 1, too many atoms, twice the same name.
@@ -85,6 +86,7 @@ class Mesh {
   double price(AtomList atoms) const;     // of the dearest; kNear: 1
   std::string show(AtomList list) const;  // "dp,tp"
   std::string show(AtomSet set) const;
+  bool operator==(const Mesh&) const = default;
 
  private:
   int64_t parts(Atom a) const;

@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 
+#include "ir/fields.h"
 #include "ir/parse_line.h"
 #include "ir/print.h"
 #include "ir/rows.h"
@@ -12,8 +13,7 @@ namespace {
 
 MoveKind parse_move(Line& line) {
   using enum MoveKind;
-  return named(line, {slice, first, reduce_scatter, all_to_all, all_reduce, all_gather, exchange},
-               "a move");
+  return named(line, {slice, first, reduce_scatter, all_to_all, all_reduce, all_gather}, "a move");
 }
 
 AtomList parse_atoms(Line& line, const Mesh& mesh) {
@@ -40,6 +40,57 @@ std::vector<std::string> split(std::string_view text, char by) {
   return parts;
 }
 
+// What stands behind the name of a keyed field.
+void read_field(Line&, bool& x) { x = true; }
+void read_field(Line& line, double& x) { x = line.number<double>("a number"); }
+void read_field(Line& line, int& x) { x = line.number<int>("a number"); }
+void read_field(Line& line, int64_t& x) { x = line.number<int64_t>("an integer"); }
+void read_field(Line& line, uint32_t& x) { x = line.number<uint32_t>("a mask of operands"); }
+void read_field(Line& line, std::string& x) { x = line.word("a name"); }
+void read_field(Line& line, DType& x) { x = parse_dtype(line); }
+void read_field(Line& line, RopeStyle& x) {
+  x = named(line, {RopeStyle::half, RopeStyle::interleaved}, "a style");
+}
+void read_field(Line& line, char& x) {
+  const Line before = line;
+  const std::string text = line.word("a label");
+  if (text.size() != 1) before.fail("a label of one letter");
+  x = text[0];
+}
+void read_field(Line& line, std::shared_ptr<const std::vector<double>>& x) {
+  Line inside = line.inside("[frequencies]");
+  std::vector<double> f;
+  while (!inside.done()) f.push_back(inside.number<double>("a frequency"));
+  x = std::make_shared<const std::vector<double>>(std::move(f));
+}
+
+// A field that names a value, which may stand further down.
+struct Link {
+  Line line;
+  int Value::*field;
+  int of;
+  std::string to;
+};
+
+// The field of s called `key`, if there is one; of a link only where it stands.
+template <class S>
+bool parse_keyed(Line& line, const std::string& key, S& s, int id = -1,
+                 std::vector<Link>* links = nullptr) {
+  bool found = false;
+  for_each_field<S>([&](auto field) {
+    if constexpr (field.text == Text::keyed || field.text == Text::link) {
+      if (found || key != field.name) return;
+      found = true;
+      if constexpr (field.text == Text::keyed) {
+        read_field(line, s.*field.at);
+      } else {
+        links->push_back({line, field.at, id, line.word("a value")});
+      }
+    }
+  });
+  return found;
+}
+
 // Temporaries are numbered: the graph goes on where it stopped.
 void count_temporaries(Graph& graph, Line& line) {
   constexpr int kMost = 1 << 20;
@@ -60,13 +111,10 @@ std::shared_ptr<Graph> parse_graph(Cursor& at, int number) {
   const Line before = head;
   if (head.natural("the graph's number") != number) before.fail(fmt::format("graph {}", number));
   graph->real = parse_dtype(head);
-  head.finish();
-  struct Link {
-    Line line;
-    int Value::*field;
-    int of;
-    std::string to;
-  };
+  while (!head.done()) {
+    const Line key = head;
+    if (!parse_keyed(head, head.word("a field"), *graph)) key.fail("a field of graphs");
+  }
   std::vector<Link> links;
   while (at.at("value")) {
     Line& line = at.take("value");
@@ -77,16 +125,10 @@ std::shared_ptr<Graph> parse_graph(Cursor& at, int number) {
     if (v.sizes.size() != v.labels.size()) start.fail("a size for each label");
     v.dtype = parse_dtype(line);
     const int id = static_cast<int>(graph->values.size());
-    if (line.take("gradient_of"))
-      links.push_back({line, &Value::gradient_of, id, line.word("a value")});
-    if (line.take("heading")) links.push_back({line, &Value::heading, id, line.word("a value")});
-    v.from_experts = line.take("from_experts");
-    if (line.take("rows")) {
-      links.push_back({line, &Value::routing, id, line.word("a value")});
-      line.need("density");
-      v.density = line.number<double>("a number");
+    while (!line.done()) {
+      const Line key = line;
+      if (!parse_keyed(line, line.word("a field"), v, id, &links)) key.fail("a field of values");
     }
-    line.finish();
     graph->add(std::move(v));
   }
   for (const Link& link : links) {
@@ -96,59 +138,6 @@ std::shared_ptr<Graph> parse_graph(Cursor& at, int number) {
   }
   count_temporaries(*graph, head);
   return graph;
-}
-
-bool parse_attr(Line& line, Attrs& a, const std::string& key) {
-  static const std::map<std::string, double Attrs::*> kReals = {
-      {"scale", &Attrs::scale}, {"a", &Attrs::a},           {"b", &Attrs::b},
-      {"max", &Attrs::max},     {"mscale", &Attrs::mscale}, {"beta1", &Attrs::beta1},
-      {"beta2", &Attrs::beta2}, {"eps", &Attrs::eps},       {"decay", &Attrs::decay}};
-  static const std::map<std::string, int64_t Attrs::*> kIntegers = {
-      {"lo", &Attrs::lo},
-      {"k", &Attrs::k},
-      {"groups", &Attrs::groups},
-      {"kept_groups", &Attrs::kept_groups},
-      {"capacity", &Attrs::capacity},
-      {"cp", &Attrs::cp},
-      {"parts", &Attrs::parts},
-      {"bound", &Attrs::bound},
-      {"inner", &Attrs::inner},
-      {"ranks_per_node", &Attrs::ranks_per_node},
-      {"experts", &Attrs::experts}};
-  const auto label = [&] {
-    const Line before = line;
-    const std::string text = line.word("a label");
-    if (text.size() != 1) before.fail("a label of one letter");
-    return text[0];
-  };
-  if (const auto real = kReals.find(key); real != kReals.end()) {
-    a.*real->second = line.number<double>("a number");
-  } else if (key == "stop") {
-    a.stop = line.number<uint32_t>("a mask of operands");
-  } else if (key == "label") {
-    a.label = label();
-  } else if (key == "to") {
-    a.to = label();
-  } else if (const auto integer = kIntegers.find(key); integer != kIntegers.end()) {
-    a.*integer->second = line.number<int64_t>("an integer");
-  } else if (key == "frequencies") {
-    Line inside = line.inside("[frequencies]");
-    std::vector<double> f;
-    while (!inside.done()) f.push_back(inside.number<double>("a frequency"));
-    a.frequencies = std::make_shared<const std::vector<double>>(std::move(f));
-  } else if (key == "style") {
-    if (!line.take("half")) {
-      line.need("interleaved");
-      a.style = RopeStyle::interleaved;
-    }
-  } else if (key == "sign") {
-    a.sign = line.number<int>("1 or -1");
-  } else if (key == "state") {
-    a.state = line.word("a state");
-  } else {
-    return false;
-  }
-  return true;
 }
 
 void parse_rule(Line& line, Op& op) {
@@ -200,7 +189,8 @@ Op parse_op(Line& line, const Graph& graph) {
     const Line attr = line;
     const std::string key = line.word("an attribute");
     line.need("=");
-    if (!parse_attr(line, op.attrs, key)) attr.fail("an attribute of ops");
+    if (!parse_keyed(line, key, op) && !parse_keyed(line, key, op.attrs))
+      attr.fail("an attribute of ops");
   }
   return op;
 }

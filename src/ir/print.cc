@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "ir/fields.h"
 #include "ir/rows.h"
 
 namespace myriad {
@@ -75,61 +76,51 @@ std::string ranges(const std::vector<int>& n) {
   return out;
 }
 
-void put_int(std::string& out, const char* key, int64_t x, int64_t unsaid) {
-  if (x != unsaid) out += fmt::format(" {}={}", key, x);
+std::string text_of(bool) { return ""; }  // its name alone says it
+std::string text_of(std::integral auto x) { return fmt::format("{}", x); }
+std::string text_of(double x) { return fmt::format("{}", x); }
+std::string text_of(char x) { return printed_name({&x, 1}); }
+std::string text_of(const std::string& x) { return printed_name(x); }
+std::string text_of(const std::shared_ptr<const std::vector<double>>& x) {
+  return fmt::format("[{}]", fmt::join(*x, " "));
 }
+template <class E>
+requires std::is_enum_v<E> std::string text_of(E x) { return name_of(x); }
 
-void put_real(std::string& out, const char* key, double x, double unsaid) {
-  if (std::bit_cast<uint64_t>(x) != std::bit_cast<uint64_t>(unsaid))
-    out += fmt::format(" {}={}", key, x);
+template <class T>
+bool equal(const T& a, const T& b) {
+  return a == b;
 }
+bool equal(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-// What differs from a fresh Attrs.
-std::string print_attrs(const Attrs& a) {
-  const Attrs d;
+// The keyed fields that differ from those of a fresh struct: " NAME", `between`, and what they are.
+template <class S>
+std::string print_keyed(const S& s, const char* between, const Graph* graph = nullptr) {
+  static const S fresh{};
   std::string out;
-  put_real(out, "scale", a.scale, d.scale);
-  if (a.stop != d.stop) out += fmt::format(" stop={}", a.stop);
-  put_real(out, "a", a.a, d.a);
-  put_real(out, "b", a.b, d.b);
-  if (a.label != d.label) out += " label=" + printed_name({&a.label, 1});
-  if (a.to != d.to) out += " to=" + printed_name({&a.to, 1});
-  put_int(out, "lo", a.lo, d.lo);
-  if (a.frequencies) out += fmt::format(" frequencies=[{}]", fmt::join(*a.frequencies, " "));
-  put_real(out, "mscale", a.mscale, d.mscale);
-  if (a.style != d.style) out += " style=interleaved";
-  if (a.sign != d.sign) out += fmt::format(" sign={}", a.sign);
-  put_real(out, "max", a.max, d.max);
-  put_int(out, "k", a.k, d.k);
-  put_int(out, "groups", a.groups, d.groups);
-  put_int(out, "kept_groups", a.kept_groups, d.kept_groups);
-  put_int(out, "capacity", a.capacity, d.capacity);
-  put_int(out, "cp", a.cp, d.cp);
-  put_int(out, "parts", a.parts, d.parts);
-  put_int(out, "bound", a.bound, d.bound);
-  put_int(out, "inner", a.inner, d.inner);
-  put_int(out, "ranks_per_node", a.ranks_per_node, d.ranks_per_node);
-  put_int(out, "experts", a.experts, d.experts);
-  put_real(out, "beta1", a.beta1, d.beta1);
-  put_real(out, "beta2", a.beta2, d.beta2);
-  put_real(out, "eps", a.eps, d.eps);
-  put_real(out, "decay", a.decay, d.decay);
-  if (a.state != d.state) out += " state=" + printed_name(a.state);
+  for_each_field<S>([&](auto field) {
+    if constexpr (field.text == Text::keyed || field.text == Text::link) {
+      const auto& x = s.*field.at;
+      if (equal(x, fresh.*field.at)) return;
+      std::string text;
+      if constexpr (field.text == Text::link) {
+        text = printed_name((*graph)[x].name);
+      } else {
+        text = text_of(x);
+      }
+      out += fmt::format(" {}{}{}", field.name, text.empty() ? "" : between, text);
+    }
+  });
   return out;
 }
 
 std::string print_graph(const Graph& graph, int number) {
-  std::string out = fmt::format("graph {} {}\n", number, name_of(graph.real));
+  std::string out =
+      fmt::format("graph {} {}{}\n", number, name_of(graph.real), print_keyed(graph, " "));
   for (const Value& v : graph.values) {
     out += fmt::format("  value {} {}", printed_name(v.name), quoted(v.labels));
     if (!v.sizes.empty()) out += fmt::format(" {}", fmt::join(v.sizes, ","));
-    out += fmt::format(" {}", name_of(v.dtype));
-    if (v.gradient_of >= 0) out += " gradient_of " + printed_name(graph[v.gradient_of].name);
-    if (v.heading >= 0) out += " heading " + printed_name(graph[v.heading].name);
-    if (v.from_experts) out += " from_experts";
-    if (v.routing >= 0)
-      out += fmt::format(" rows {} density {}", printed_name(graph[v.routing].name), v.density);
-    out += "\n";
+    out += fmt::format(" {}{}\n", name_of(v.dtype), print_keyed(v, " ", &graph));
   }
   return out;
 }
@@ -196,7 +187,7 @@ class BodyPrinter {
       for (size_t i = 0; i < op.size.labels.size(); ++i) {
         out_ += fmt::format("{}{}={}", i ? " " : "", op.size.labels[i], op.size.sizes[i]);
       }
-      out_ += "]" + print_attrs(op.attrs) + "\n";
+      out_ += "]" + print_keyed(op, "=") + print_keyed(op.attrs, "=") + "\n";
     }
   }
 

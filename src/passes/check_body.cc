@@ -67,12 +67,6 @@ bool leads(const Step& move, const Layout& from, const Layout& to) {
       return n == 0 && settles;
     case MoveKind::all_gather:
       return n == 1 && shrinks(changed[0]) && keeps;
-    case MoveKind::exchange: {
-      AtomSet moved = 0;
-      for (int d : changed)
-        moved = static_cast<AtomSet>(moved | from.cuts[d].set() | to.cuts[d].set());
-      return keeps && n > 0 && (atoms & ~moved) == 0;
-    }
   }
   return false;
 }

@@ -391,7 +391,7 @@ struct Executor::Rank : Task, Machine {
         for (int b : a.outs) {
           const Tensor t = buffer(b);
           meter.touch(t);
-          (*s.feed)(rank, s.program.value(s.program.buffers[b]).name, a.micro_batch, t);
+          (*s.feed)(rank, s.program.value(s.program.buffers[b]), a.micro_batch, t);
         }
         return Progress::advanced;
       case Act::zero: {
@@ -509,9 +509,8 @@ struct Executor::Rank : Task, Machine {
   }
 
   static std::array<int, 4> order(const At& at, const Action& a, const LoweredBody& body) {
-    if (a.micro_batch < 0) return {2, 0, at.action, at.step};
-    const bool backward = std::any_of(body.states.begin(), body.states.end(),
-                                      [](const StateUse& u) { return u.name[0] == 'g'; });
+    if (is_optimizer(body.role)) return {2, 0, at.action, at.step};
+    const bool backward = is_backward(body.role);
     return {backward, a.micro_batch, backward ? -a.unit : a.unit, at.step};
   }
 

@@ -287,7 +287,7 @@ class Simulator {
     w.clock += s.seconds;
     for (int c = 0; c < kCosts; ++c) w.run_costs[c] += run.costs[c];
     const double worked = w.clock - w.current.start - w.waits[w.action];
-    (a.micro_batch >= 0 ? w.useful : w.update) += worked;
+    (is_optimizer(p_.bodies[a.body].role) ? w.update : w.useful) += worked;
     for (int c = 0; c < kCosts; ++c) w.costs[c] += w.run_costs[c];
     w.run_costs = {};
     w.flops += run.flops;
@@ -484,7 +484,7 @@ class Simulator {
           const StateUse& use = p_.bodies[s.body].states[s.use];
           const Value& v = (*p_.bodies[s.body].graph)[use.value];
           weight += local_elements(p_.mesh, use.layout, v.sizes, rank) *
-                    o_.pricing.bytes.of(v, use.name[0]);
+                    o_.pricing.bytes.of(v, letter_of(use.name.kind));
         }
         for (const Action& a : p_.actions[stage]) {
           for (int b : a.outs) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -13,20 +14,12 @@ namespace myriad {
 
 namespace {
 
-// What a body does to sums over micro-batches.
-struct Sums {
-  bool any = false;       // it accumulates
-  bool backward = false;  // into gradient sums
-};
-
-Sums sums_of(const LoweredBody& body) {
-  Sums sums;
+// The first of a body's states that it adds to; -1: it adds to none.
+int sum_of(const LoweredBody& body) {
   for (const Step& step : body.steps) {
-    if (step.kind != StepKind::accum) continue;
-    sums.any = true;
-    sums.backward |= body.states[step.state].name.starts_with("g:");
+    if (step.kind == StepKind::accum) return step.state;
   }
-  return sums;
+  return -1;
 }
 
 // Whether all stages run the body together: its collectives go over them.
@@ -54,13 +47,13 @@ class Walk {
  public:
   explicit Walk(const Program& program) : program_(program), stages_(program.actions.size()) {
     for (const LoweredBody& body : program.bodies) {
-      sums_.push_back(sums_of(body));
+      sums_.push_back(sum_of(body));
       joint_.push_back(joins_stages(body, program.mesh));
     }
     for (size_t s = 0; s < stages_.size(); ++s) {
       for (const Action& a : program.actions[s]) {
         check_indices(static_cast<int>(s), a);
-        if (a.act == Act::run && sums_[a.body].backward)
+        if (a.act == Act::run && is_backward(program.bodies[a.body].role))
           stages_[s].to_come.insert({a.unit, a.micro_batch});
       }
     }
@@ -98,7 +91,8 @@ class Walk {
     std::unordered_map<int, int> written;
     // (unit, micro-batch): backward runs to come; forward runs that wait for one.
     std::set<std::pair<int, int>> to_come, live;
-    std::map<std::pair<int, std::string>, int> summed;  // (unit, body) -> runs that accumulated
+    // By unit, role of the body and state: runs that have added to it.
+    std::map<std::tuple<int, BodyRole, int>, int> summed;
     int most_live = 0;
   };
 
@@ -292,8 +286,9 @@ class Walk {
       const State& state = program_.states[a.states[i]];
       const LoweredBody& home = program_.bodies[state.body];
       const StateUse &use = body.states[i], &rest = home.states[state.use];
-      need_alike(s, a, "state " + state.name, (*home.graph)[rest.value], in_stage(rest.layout),
-                 body.name + "'s " + use.name, (*body.graph)[use.value], in_stage(use.layout));
+      need_alike(s, a, fmt::format("state {}", state.name), (*home.graph)[rest.value],
+                 in_stage(rest.layout), fmt::format("{}'s {}", body.name, use.name),
+                 (*body.graph)[use.value], in_stage(use.layout));
     }
     if (a.micro_batch >= 0) pass(s, a);
   }
@@ -308,12 +303,13 @@ class Walk {
   // Order of the passes of a unit, and how many await their backward.
   void pass(int s, const Action& a) {
     Stage& stage = stages_[s];
-    const Sums& sums = sums_[a.body];
+    const BodyRole role = program_.bodies[a.body].role;
+    const bool backward = is_backward(role);
     const auto key = std::pair(a.unit, a.micro_batch);
-    const char* what = sums.backward ? "backward" : "accumulating forward";
-    if (sums.any) {
-      const std::string& body = program_.bodies[a.body].name;  // "layer.backward/4" for 4 rows
-      int& next = stage.summed[{a.unit, body.substr(0, body.find('/'))}];
+    const char* what = backward ? "backward" : "accumulating forward";
+    if (const int sum = sums_[a.body]; sum >= 0) {
+      // Micro-batches of other sizes run bodies of their own, which add to the same state.
+      int& next = stage.summed[{a.unit, role, a.states[static_cast<size_t>(sum)]}];
       if (a.micro_batch != next) {
         refuse(s, a,
                fmt::format("{} of unit {}: micro-batch {} runs where {} is due", what, a.unit,
@@ -321,12 +317,12 @@ class Walk {
       }
       ++next;
     }
-    if (a.first != (sums.backward && a.micro_batch == 0)) {
+    if (a.first != (backward && a.micro_batch == 0)) {
       refuse(s, a,
              fmt::format("it {} that it is the first backward run of unit {}",
                          a.first ? "says" : "does not say", a.unit));
     }
-    if (sums.backward) {
+    if (backward) {
       stage.to_come.erase(key);
       stage.live.erase(key);
     } else if (a.unit >= 0 && stage.to_come.contains(key)) {
@@ -368,7 +364,7 @@ class Walk {
   }
 
   const Program& program_;
-  std::vector<Sums> sums_;  // by body
+  std::vector<int> sums_;  // by body
   std::vector<bool> joint_;
   std::vector<Stage> stages_;
   std::map<int, Channel> channels_;

@@ -107,7 +107,7 @@ TEST(Lower, UnevenMicroBatchesGetBodiesOfTheirOwn) {
 
 TEST(Lower, ForwardOnlyKnowsParametersAndLossAlone) {
   const Program p = lowered({}, {.pp = 2}, {.rows = 2, .forward_only = true, .keep = {"logits"}});
-  for (const State& s : p.states) EXPECT_TRUE(s.name[0] == 'p' || s.name[0] == 's') << s.name;
+  for (const State& s : p.states) EXPECT_TRUE(s.name.kind <= StateKind::scalar) << show(s.name);
   for (const std::string& name : names(p))
     EXPECT_TRUE(name.ends_with(".forward") || name == "finish.update") << name;
   const LoweredBody& head = body(p, "head.forward");
@@ -123,10 +123,10 @@ TEST(Lower, ParametersComeFirstAmongStates) {
                 forward = lowered({}, {.dp = 2, .zero = 1}, {.rows = 4, .forward_only = true});
   std::string kinds;
   for (const State& s : train.states) {
-    if (kinds.empty() || kinds.back() != s.name[0]) kinds += s.name[0];
+    if (kinds.empty() || kinds.back() != letter_of(s.name.kind)) kinds += letter_of(s.name.kind);
   }
   EXPECT_EQ(kinds, "psmvg");
-  for (size_t i = 0; forward.states[i].name[0] == 'p'; ++i) {
+  for (size_t i = 0; forward.states[i].name.kind == StateKind::parameter; ++i) {
     EXPECT_EQ(forward.states[i].name, train.states[i].name);
     EXPECT_EQ(forward.states[i].unit, train.states[i].unit);
     EXPECT_EQ(forward.states[i].stages, train.states[i].stages);
@@ -137,13 +137,13 @@ TEST(Lower, StatesLieOnTheStageOfTheirUnit) {
   const Program p = lowered({.layers = 4}, {.pp = 2, .vpp = 2, .micro_batches = 2}, {.rows = 2});
   for (const State& s : p.states) {
     if (s.unit < 0) {
-      EXPECT_EQ(s.stages, (std::vector<int>{0, 1})) << s.name;
+      EXPECT_EQ(s.stages, (std::vector<int>{0, 1})) << show(s.name);
       continue;
     }
     const int stage = s.unit == 0   ? 0
                       : s.unit == 5 ? 1
                                     : (s.unit - 1) % 2;  // virtual stage k lies on stage k mod pp
-    EXPECT_EQ(s.stages, std::vector<int>{stage}) << s.name << " of unit " << s.unit;
+    EXPECT_EQ(s.stages, std::vector<int>{stage}) << show(s.name) << " of unit " << s.unit;
   }
 }
 

@@ -27,10 +27,10 @@ int limit_that_passes(const LoweredPieces& pieces, const Plan& plan, const Lower
 void agree(Plan plan, int layers, const LowerOptions& options) {
   plan = resolve(plan, layers, options.rows);
   const Emit emit = [&](int64_t n) { return toy_model({.layers = layers}, n); };
-  Program program;
-  const LoweredPieces pieces = lower_pieces(emit, plan, options, program);
+  Lowering l{.plan = plan, .options = options};
+  run_passes(l, emit);
   EXPECT_EQ(sends_in_flight(schedule_of(plan, options), plan.vpp),
-            limit_that_passes(pieces, plan, options, program))
+            limit_that_passes(l.pieces, plan, options, l.program))
       << show(plan) << (options.forward_only ? ", forward only" : "");
 }
 

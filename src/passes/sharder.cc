@@ -31,7 +31,7 @@ double weight(DType t) { return t == DType::exact ? static_cast<double>(sizeof(E
 }  // namespace
 
 Sharder::Sharder(const Mesh& mesh, const Wanted& wanted, LayoutMemory& memory,
-                 std::shared_ptr<Graph> graph, int piece, std::map<std::string, Layout>& states,
+                 std::shared_ptr<Graph> graph, int piece, std::map<StateName, Layout>& states,
                  AtomSet pending_scalars)
     : mesh_(mesh),
       wanted_(wanted),
@@ -468,7 +468,7 @@ Op Sharder::sum_alike_first(const Op& op) {
   return rest;
 }
 
-int Sharder::state_index(const std::string& name, int value, const Layout& layout) {
+int Sharder::state_index(const StateName& name, int value, const Layout& layout) {
   for (size_t i = 0; i < out_.states.size(); ++i) {
     if (out_.states[i].name == name) return static_cast<int>(i);
   }
@@ -476,14 +476,14 @@ int Sharder::state_index(const std::string& name, int value, const Layout& layou
   return static_cast<int>(out_.states.size()) - 1;
 }
 
-Layout Sharder::state_at_rest(const std::string& name, int value) {
+Layout Sharder::state_at_rest(const StateName& name, int value) {
   const auto known = states_.find(name);
   if (known != states_.end()) return known->second;
   Value v = (*graph_)[value];
-  v.name = name;
+  v.name = show(name);
   v.gradient_of = -1;
   Layout layout(static_cast<int>(v.sizes.size()));
-  if (name[0] == 's') {
+  if (name.kind == StateKind::scalar) {
     layout.pending = pending_scalars_;
   } else {
     layout.cuts = wanted_(v).cuts;
@@ -504,11 +504,11 @@ void Sharder::lower_read(const Op& op) {
 
 void Sharder::lower_store(const Op& op) {
   const int value = op.ins[0];
-  const std::string& name = op.attrs.state;
-  if (op.row == Row::accum && name[0] != 's' &&
+  const StateName& name = op.attrs.state;
+  if (op.row == Row::accum && name.kind != StateKind::scalar &&
       !states_.count(name)) {  // sums of micro-batches may stay pending
     Value v = (*graph_)[value];
-    v.name = name;
+    v.name = show(name);
     v.gradient_of = -1;
     const Layout natural = held_[value][0].layout;
     const Want w = wanted_(v);

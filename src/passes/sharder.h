@@ -45,7 +45,7 @@ class Sharder {
   // states: layouts at rest by state name, shared by all sharders of a piece (row counts may
   // differ). pending_scalars: the layout of "s:" states. All references must outlive the sharder.
   Sharder(const Mesh& mesh, const Wanted& wanted, LayoutMemory& memory,
-          std::shared_ptr<Graph> graph, int piece, std::map<std::string, Layout>& states,
+          std::shared_ptr<Graph> graph, int piece, std::map<StateName, Layout>& states,
           AtomSet pending_scalars);
 
   // given: layouts of inputs; others lie as wanted, or whole.
@@ -78,8 +78,8 @@ class Sharder {
   using Alike = std::vector<std::pair<Layout, std::vector<int>>>;  // operands by layout
   Alike alike(const Op& op);
   Op sum_alike_first(const Op& op);
-  int state_index(const std::string& name, int value, const Layout& layout);
-  Layout state_at_rest(const std::string& name, int value);
+  int state_index(const StateName& name, int value, const Layout& layout);
+  Layout state_at_rest(const StateName& name, int value);
   void input(int value, const Layout& layout);
   int carried(int value);
   int size_id(int value);
@@ -89,7 +89,7 @@ class Sharder {
   LayoutMemory& memory_;
   std::shared_ptr<Graph> graph_;
   int piece_;
-  std::map<std::string, Layout>& states_;
+  std::map<StateName, Layout>& states_;
   AtomSet pending_scalars_;
   std::vector<std::optional<Want>> wants_;
   std::vector<int> size_ids_;

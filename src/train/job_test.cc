@@ -60,7 +60,9 @@ std::vector<std::vector<std::byte>> bits_of(Job& job) {
   std::vector<std::vector<std::byte>> all;
   const Program& p = job.train().program;
   for (size_t i = 0; i < p.states.size(); ++i) {
-    if (p.states[i].name[0] == 's' || p.states[i].name[0] == 'g') continue;  // scratch of a step
+    const StateKind kind = p.states[i].name.kind;
+    if (kind == StateKind::scalar || kind == StateKind::gradient_sum)
+      continue;  // scratch of a step
     for (int r = 0; r < p.mesh.ranks(); ++r) {
       const Tensor t = job.train().executor->state(r, static_cast<int>(i));
       if (t.data) all.emplace_back(t.data, t.data + t.bytes());

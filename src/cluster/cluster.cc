@@ -48,7 +48,8 @@ void check_ranks(const Cluster& c, int64_t ranks) {
   if (c.shared() || c.devices == 0 || ranks <= c.devices) return;
   throw Error(fmt::format("the layout has {} ranks, but the cluster {} has {} devices", ranks,
                           c.name, c.devices),
-              c.file, fmt::format("dp x tp x pp of at most {}, or devices: {}", c.devices, ranks));
+              c.file,
+              fmt::format("dp x cp x tp x pp of at most {}, or devices: {}", c.devices, ranks));
 }
 
 }  // namespace myriad

@@ -157,8 +157,7 @@ CollectiveCost collective_seconds(const Cluster& c, MoveKind kind, double bytes,
                                   const GroupShape& s, int64_t used) {
   if (s.ranks <= 1 || !sends(kind)) return {0, Algorithm::direct};
   const Pricer p{c, s, used, bytes};
-  if (kind == MoveKind::all_to_all || kind == MoveKind::exchange)
-    return {p.direct(bytes), Algorithm::direct};
+  if (kind == MoveKind::all_to_all) return {p.direct(bytes), Algorithm::direct};
   const double passes = kind == MoveKind::all_reduce ? 2 : 1;
   CollectiveCost best{p.ring(bytes, passes), Algorithm::ring};
   // Inside a node a tree is a chain (NCCL): no gain over the ring.
@@ -171,7 +170,6 @@ CollectiveCost collective_seconds(const Cluster& c, MoveKind kind, double bytes,
 
 double direct_bytes(MoveKind kind, double bytes, int64_t ranks) {
   if (!sends(kind)) return 0;
-  if (kind == MoveKind::exchange) return bytes;
   const double n = static_cast<double>(ranks);
   return (kind == MoveKind::all_reduce ? 2 : 1) * (n - 1) / n * bytes;
 }

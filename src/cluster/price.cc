@@ -46,9 +46,9 @@ Pricing pricing_for(const Cluster& c, const std::string& asked) {
 }
 
 const char* name_of(Cost c) {
-  constexpr const char* kNames[] = {"matrix",     "attention",      "memory",     "host",
-                                    "all_gather", "reduce_scatter", "all_reduce", "all_to_all",
-                                    "exchange",   "send",           "idle"};
+  constexpr const char* kNames[] = {
+      "matrix",         "attention",  "memory",     "host", "all_gather",
+      "reduce_scatter", "all_reduce", "all_to_all", "send", "idle"};
   static_assert(std::size(kNames) == kCosts);
   return kNames[static_cast<int>(c)];
 }
@@ -63,8 +63,6 @@ Cost cost_of(MoveKind kind) {
       return Cost::all_reduce;
     case MoveKind::all_to_all:
       return Cost::all_to_all;
-    case MoveKind::exchange:
-      return Cost::exchange;
     default:
       return Cost::memory;
   }

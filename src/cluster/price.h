@@ -60,7 +60,6 @@ enum class Cost : uint8_t {
   reduce_scatter,
   all_reduce,
   all_to_all,
-  exchange,
   send,
   idle,
   count_

@@ -12,8 +12,6 @@ const char* name_of(CommKind kind) {
       return "all_reduce";
     case CommKind::all_to_all:
       return "all_to_all";
-    case CommKind::broadcast:
-      return "broadcast";
     case CommKind::permute:
       return "permute";
     case CommKind::send:

@@ -6,8 +6,8 @@
 // own part included at its place: ((part 0 + part 1) + part 2) ..., bf16 in float, rounded once.
 // all_reduce = reduce_scatter + all_gather over [i S / n, (i + 1) S / n) of the flat value.
 // Messages of zero size are sent and counted. A part that is absent (View{}: no data, no dims) is
-// neither sent nor counted: broadcast, permute and any partial exchange leave parts out; both ends
-// must. A sum of nothing is 0, a maximum of nothing the least value.
+// neither sent nor counted: permute and any partial exchange leave parts out; both ends must. A sum
+// of nothing is 0, a maximum of nothing the least value.
 #pragma once
 
 #include <array>
@@ -21,16 +21,8 @@
 
 namespace myriad {
 
-enum class CommKind : uint8_t {
-  all_gather,
-  reduce_scatter,
-  all_reduce,
-  all_to_all,
-  broadcast,
-  permute,
-  send
-};
-constexpr int kCommKinds = 7;
+enum class CommKind : uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all, permute, send };
+constexpr int kCommKinds = 6;
 const char* name_of(CommKind kind);
 
 // Rows of a tensor whose number is known only when it runs; owned by the rank, filled before it

@@ -47,7 +47,7 @@ Op random_op(Random& random, int ranks) {
   op.deep = 1 + random.below(3);
   op.width.assign(n, std::vector<int>(n, -1));
   const int most = random.below(5) == 0 ? 700 : 12;
-  const int root = random.below(n), shift = random.below(n);
+  const int shift = random.below(n);
   std::vector<int> by_member(n);
   for (int& width : by_member) width = random.below(most);
   for (int i = 0; i < n; ++i) {
@@ -64,9 +64,6 @@ Op random_op(Random& random, int ranks) {
           break;
         case CommKind::all_to_all:
           op.width[i][j] = random.below(most);
-          break;
-        case CommKind::broadcast:
-          op.width[i][j] = i == root ? by_member[0] : -1;
           break;
         case CommKind::permute:
           op.width[i][j] = j == (i + shift) % n ? by_member[i] : -1;

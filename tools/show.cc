@@ -1,8 +1,9 @@
-// myriad show program | body | layout | schedule
+// myriad show program | body | layout | schedule | passes
 #include <memory>
 
 #include "base/yaml.h"
 #include "ir/print.h"
+#include "passes/after_pass.h"
 #include "tools/commands.h"
 #include "train/forecast.h"
 #include "train/report.h"
@@ -40,6 +41,8 @@ std::string text_of(const std::string& what, const Options& o) {
     return head + schedule_text(make_schedule(schedule_named(c.plan.schedule), c.plan.pp,
                                               c.plan.vpp, c.plan.micro_batches),
                                 c.plan.vpp);
+  if (what == "passes")
+    return head + show_passes(emit_of(c.model, step_shape(c)), c.plan, {.rows = c.rows()});
   const Program program = program_of(c);
   if (what == "program") return head + print_program(program);
   if (what == "body") return head + body_text(program, o.body);
@@ -81,6 +84,8 @@ void add_show(CLI::App& app, int& status) {
   body->add_option("--body", o->body, "Which")->capture_default_str()->type_name("NAME");
   add("layout", "Parameters and values with their layouts and local sizes",
       "myriad show layout examples/tiny.yaml -s layout.zero=3");
+  add("passes", "What each pass of lowering makes of the program, checked after each",
+      "myriad show passes examples/tiny.yaml");
   add("schedule", "The order of forward and backward passes, a line a stage",
       "myriad show schedule examples/bilingual.yaml -s layout.micro_batches=4");
 }

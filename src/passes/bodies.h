@@ -46,6 +46,9 @@ struct LoweredPieces {
 
 // A program in the making.
 struct Lowering {
+  Lowering(const Plan& of, const LowerOptions& with) : plan(of), options(with) {}
+  Lowering(const Lowering&) = delete;  // rules and sharders point into it
+
   const Plan& plan;
   const LowerOptions& options;
   LoweredPieces pieces;

@@ -109,7 +109,7 @@ void run_passes(Lowering& l, const Emit& emit, const AfterPass& after) {
 }
 
 Program lower(const Emit& emit, const Plan& plan, const LowerOptions& options) {
-  Lowering l{.plan = plan, .options = options};
+  Lowering l(plan, options);
   run_passes(l, emit);
   if (options.check) check_program(l.program);
   return std::move(l.program);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "passes/after_pass.h"
 #include "passes/toy.h"
 
 namespace myriad {
@@ -14,7 +15,10 @@ namespace {
 
 Program lowered(const Toy& toy, Plan plan, LowerOptions options) {
   plan = resolve(plan, toy.layers, options.rows);
-  return lower([&](int64_t n) { return toy_model(toy, n); }, plan, options);
+  const Emit emit = [&](int64_t n) { return toy_model(toy, n); };
+  Lowering l(plan, options);
+  run_passes(l, emit, [](const char*, const Lowering& now) { check_after_pass(now); });
+  return std::move(l.program);
 }
 
 const LoweredBody& body(const Program& p, const std::string& name) {

@@ -1,3 +1,10 @@
+// Plans the memory of one rank by going through its actions once. States come first and stay. Then
+// every buffer and every version of a body takes memory when it is made and frees it after its last
+// use; an arena gives each the first gap that is large enough. The result depends on sizes and
+// order alone, so the same plan is made before anything runs, and its peak is what a run will need.
+//
+// Two things take no memory of their own (shown_states): what a body reads from a state is the
+// state itself, and what it writes to a state at once is made in it.
 #include "passes/memory.h"
 
 #include <algorithm>

@@ -27,7 +27,7 @@ int limit_that_passes(const LoweredPieces& pieces, const Plan& plan, const Lower
 void agree(Plan plan, int layers, const LowerOptions& options) {
   plan = resolve(plan, layers, options.rows);
   const Emit emit = [&](int64_t n) { return toy_model({.layers = layers}, n); };
-  Lowering l{.plan = plan, .options = options};
+  Lowering l(plan, options);
   run_passes(l, emit);
   EXPECT_EQ(sends_in_flight(schedule_of(plan, options), plan.vpp),
             limit_that_passes(l.pieces, plan, options, l.program))
@@ -41,7 +41,7 @@ TEST(SendsInFlight, AreAsManyAsTheCheckerNeeds) {
         const LowerOptions options{.rows = m};
         for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
           const bool interleaved = std::string(schedule) == "interleaved";
-          if (interleaved != vpp > 1 || (interleaved && m < pp)) continue;
+          if (interleaved != (vpp > 1) || (interleaved && m < pp)) continue;
           const Plan plan{.pp = pp, .vpp = vpp, .micro_batches = m, .schedule = schedule};
           agree(plan, pp * vpp, options);
           if (m % 5 == 0) agree(plan, pp * vpp, {.rows = m, .forward_only = true});

@@ -27,7 +27,7 @@ std::vector<std::string> steps_of(DType from, DType to) {
   const int x = b.input("x", "bd", {6, 8}, from);
   const int y = b.cast(b.contract("bd->b", {x}, "sum"), to, "y");
   LayoutMemory memory;
-  std::map<std::string, Layout> states;
+  std::map<StateName, Layout> states;
   const LoweredBody lowered =
       Sharder(mesh, wanted, memory, graph, 0, states, 0).lower(body, {}, {{y, std::nullopt}});
   std::vector<std::string> out;

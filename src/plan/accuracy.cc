@@ -1,3 +1,6 @@
+// Prices rows of measurements and says how far off they are. A program depends on the plan alone
+// and not on the cluster, so `Bench` keeps it, and a fit that prices a row hundreds of times lowers
+// it once.
 #include "plan/accuracy.h"
 
 #include <algorithm>

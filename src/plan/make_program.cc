@@ -2,17 +2,19 @@
 
 namespace myriad {
 
-Program make_program(const ModelConfig& model, const Plan& plan, const StepShape& step,
-                     const ProgramOptions& options) {
-  const Emit emit = [&](int64_t rows) {
-    Pieces p = emit_model(model, rows, step.sequence, step.dtype, step.optimizer, step.rows,
-                          options.cache);
-    if (options.rewrite_pieces) options.rewrite_pieces(p);
+Emit emit_of(const ModelConfig& model, const StepShape& step, const ProgramOptions& options) {
+  return [model, step, cache = options.cache, rewrite = options.rewrite_pieces](int64_t rows) {
+    Pieces p = emit_model(model, rows, step.sequence, step.dtype, step.optimizer, step.rows, cache);
+    if (rewrite) rewrite(p);
     return p;
   };
+}
+
+Program make_program(const ModelConfig& model, const Plan& plan, const StepShape& step,
+                     const ProgramOptions& options) {
   LowerOptions lowering = options.lower;
   if (lowering.rows == 0) lowering.rows = step.rows;
-  return lower(emit, plan, lowering);
+  return lower(emit_of(model, step, options), plan, lowering);
 }
 
 Pieces make_pieces(const ModelConfig& model, const StepShape& step) {

@@ -27,6 +27,9 @@ struct ProgramOptions {
   std::function<void(Pieces&)> rewrite_pieces;  // tests: applied to what the model emits
 };
 
+// The model's pieces for a number of rows, as every program of it is made from.
+Emit emit_of(const ModelConfig& model, const StepShape& step, const ProgramOptions& options = {});
+
 // `plan` is resolved (ir/plan.h). Throws Error where layout and model do not fit.
 Program make_program(const ModelConfig& model, const Plan& plan, const StepShape& step,
                      const ProgramOptions& options = {});

@@ -1,10 +1,11 @@
-// myriad show program | body | layout | schedule
+// myriad show program | body | layout | schedule | passes
 #include <memory>
 
 #include "base/yaml.h"
 #include "ir/print.h"
-#include "passes/lower.h"
+#include "passes/after_pass.h"
 #include "tools/commands.h"
+#include "train/forecast.h"
 #include "train/report.h"
 #include "train/run_config.h"
 #include "train/show_layout.h"
@@ -19,13 +20,6 @@ struct Options {
   std::vector<std::string> overrides;
   bool json = false;
 };
-
-Program program_of(const RunConfig& c) {
-  const Emit emit = [&](int64_t rows) {
-    return emit_model(c.model, rows, c.train.sequence_length, c.train.dtype, c.train.optimizer);
-  };
-  return lower(emit, c.plan, {.rows = c.rows()});
-}
 
 std::string body_text(const Program& program, const std::string& wanted) {
   std::vector<std::string> names;
@@ -47,12 +41,12 @@ std::string text_of(const std::string& what, const Options& o) {
     return head + schedule_text(make_schedule(schedule_named(c.plan.schedule), c.plan.pp,
                                               c.plan.vpp, c.plan.micro_batches),
                                 c.plan.vpp);
+  if (what == "passes")
+    return head + show_passes(emit_of(c.model, step_shape(c)), c.plan, {.rows = c.rows()});
   const Program program = program_of(c);
   if (what == "program") return head + print_program(program);
   if (what == "body") return head + body_text(program, o.body);
-  const Pieces pieces =
-      emit_model(c.model, 1, c.train.sequence_length, c.train.dtype, c.train.optimizer);
-  return head + show(list_layouts(program, pieces, c.plan));
+  return head + show(list_layouts(program, make_pieces(c.model, step_shape(c)), c.plan));
 }
 
 }  // namespace
@@ -90,6 +84,8 @@ void add_show(CLI::App& app, int& status) {
   body->add_option("--body", o->body, "Which")->capture_default_str()->type_name("NAME");
   add("layout", "Parameters and values with their layouts and local sizes",
       "myriad show layout examples/tiny.yaml -s layout.zero=3");
+  add("passes", "What each pass of lowering makes of the program, checked after each",
+      "myriad show passes examples/tiny.yaml");
   add("schedule", "The order of forward and backward passes, a line a stage",
       "myriad show schedule examples/bilingual.yaml -s layout.micro_batches=4");
   add_show_keys(*show);

@@ -181,9 +181,9 @@ class BodyPricer {
     for (size_t t = 0; t < body.steps.size(); ++t) {
       const Step& s = body.steps[t];
       if (s.kind == StepKind::read)
-        letters_[body.versions[s.outs[0]].value] = body.states[s.state].name[0];
+        letters_[body.versions[s.outs[0]].value] = letter_of(body.states[s.state].name.kind);
       if (s.kind == StepKind::write)
-        letters_[body.versions[s.ins[0]].value] = body.states[s.state].name[0];
+        letters_[body.versions[s.ins[0]].value] = letter_of(body.states[s.state].name.kind);
       for (int v : s.ins) {
         ++uses_[v];
         last_use_[v] = static_cast<int>(t);
@@ -340,7 +340,7 @@ class BodyPricer {
 
   void accumulate(int t, const Step& s) {
     const int v = s.ins[0];
-    const char letter = body_.states[s.state].name[0];
+    const char letter = letter_of(body_.states[s.state].name.kind);
     const double state =
         held_.elements(v) *
         static_cast<double>(pricing_.bytes.of((*body_.graph)[body_.versions[v].value], letter)) *

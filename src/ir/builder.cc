@@ -160,8 +160,26 @@ int Builder::cast(int x, DType to, std::string name) {
              {.names = {std::move(name)}, .sizes = {}, .attrs = {}, .dtypes = {to}});
 }
 
-int Builder::read(std::string state, std::string labels, Sizes sizes, DType dtype,
+namespace {
+
+StateName state_of(std::string_view printed) {
+  const std::optional<StateName> name = state_named(printed);
+  CHECK(name, "{} is not the name of a state", printed);
+  return *name;
+}
+
+}  // namespace
+
+int Builder::read(std::string_view state, std::string labels, Sizes sizes, DType dtype,
                   std::string name) {
+  return read(state_of(state), std::move(labels), std::move(sizes), dtype, std::move(name));
+}
+
+void Builder::write(Row row, int value, std::string_view state) {
+  write(row, value, state_of(state));
+}
+
+int Builder::read(StateName state, std::string labels, Sizes sizes, DType dtype, std::string name) {
   return op(Row::read, {}, "->" + labels,
             {.names = {std::move(name)},
              .sizes = {labels, sizes},
@@ -169,7 +187,7 @@ int Builder::read(std::string state, std::string labels, Sizes sizes, DType dtyp
              .dtypes = {dtype}})[0];
 }
 
-void Builder::write(Row row, int value, std::string state) {
+void Builder::write(Row row, int value, StateName state) {
   const int ins[] = {value};
   op(row, ins, graph_[value].labels + "->",
      {.names = {}, .sizes = {}, .attrs = {.state = std::move(state)}, .dtypes = {}});

@@ -37,8 +37,12 @@ class Builder {
   // First operand gives the labels of the output.
   int elementwise(Row row, std::initializer_list<int> ins, std::string name = "", Attrs attrs = {});
   int cast(int x, DType to, std::string name = "");
-  int read(std::string state, std::string labels, Sizes sizes, DType dtype, std::string name = "");
-  void write(Row row, int value, std::string state);  // write or accum
+  int read(StateName state, std::string labels, Sizes sizes, DType dtype, std::string name = "");
+  void write(Row row, int value, StateName state);  // write or accum
+  // The same by the printed name of the state, for programs written by hand.
+  int read(std::string_view state, std::string labels, Sizes sizes, DType dtype,
+           std::string name = "");
+  void write(Row row, int value, std::string_view state);
   int input(std::string name, std::string labels, Sizes sizes, DType dtype);
 
   int part = 0;  // of the piece, given to the ops that follow

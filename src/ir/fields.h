@@ -66,7 +66,8 @@ struct FieldsOf<Value> {
       placed("sizes", &Value::sizes), placed("dtype", &Value::dtype),
       link("gradient_of", &Value::gradient_of), link("heading", &Value::heading),
       keyed("from_state", &Value::from_state), keyed("from_experts", &Value::from_experts),
-      link("rows", &Value::routing), keyed("density", &Value::density));
+      link("rows", &Value::routing), keyed("density", &Value::density),
+      keyed("reduced_gradient_of", &Value::parameter), derived("port", &Value::port));
 };
 
 template <>
@@ -115,6 +116,12 @@ struct FieldsOf<Version> {
 };
 
 template <>
+struct FieldsOf<StateName> {
+  static constexpr auto list =
+      std::tuple(placed("kind", &StateName::kind), placed("of", &StateName::of));
+};
+
+template <>
 struct FieldsOf<Step> {
   static constexpr auto list = std::tuple(
       placed("kind", &Step::kind), placed("op", &Step::op), placed("ins", &Step::ins),
@@ -138,7 +145,7 @@ struct FieldsOf<LoweredBody> {
                  placed("states", &LoweredBody::states), placed("inputs", &LoweredBody::inputs),
                  placed("outputs", &LoweredBody::outputs), placed("loop", &LoweredBody::loop),
                  placed("rounds", &LoweredBody::rounds), placed("parts", &LoweredBody::parts),
-                 placed("bound", &LoweredBody::bound));
+                 placed("bound", &LoweredBody::bound), keyed("role", &LoweredBody::role));
 };
 
 template <>

@@ -28,6 +28,7 @@ int Graph::add(Value v) {
   const auto at = std::lower_bound(index_.begin(), index_.end(), std::pair(v.name, -1));
   CHECK(at == index_.end() || at->first != v.name, "value {} exists", v.name);
   index_.insert(at, {v.name, id});
+  v.port = port_named(v.name);
   values.push_back(std::move(v));
   return id;
 }
@@ -37,6 +38,8 @@ int Graph::find(std::string_view name) const {
                                    [](const auto& e, std::string_view n) { return e.first < n; });
   return at == index_.end() || at->first != name ? -1 : at->second;
 }
+
+int Graph::find(Port port) const { return find(name_of(port)); }
 
 int Graph::at(std::string_view name) const {
   const int id = find(name);
@@ -50,6 +53,7 @@ void Graph::rename(int id, std::string name) {
   const auto at = std::lower_bound(index_.begin(), index_.end(), std::pair(name, -1));
   CHECK(at == index_.end() || at->first != name, "value {} exists", name);
   index_.insert(at, {name, id});
+  values[id].port = port_named(name);
   values[id].name = std::move(name);
 }
 
@@ -63,7 +67,7 @@ std::string show(const Op& op, const Graph& graph) {
   rule += "->";
   for (const auto& l : op.out_labels) rule += (&l == &op.out_labels[0] ? "" : ";") + l;
   std::string text = fmt::format("{} = {} \"{}\"{}", outs, info(op.row).name, rule, ins);
-  if (!op.attrs.state.empty()) text += " " + op.attrs.state;
+  if (!op.attrs.state.empty()) text += " " + show(op.attrs.state);
   return text;
 }
 

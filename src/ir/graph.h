@@ -18,6 +18,8 @@
 
 #include "ir/dtype.h"
 #include "ir/nodes.h"
+#include "ir/port.h"
+#include "ir/state.h"
 
 namespace myriad {
 
@@ -49,6 +51,8 @@ struct Value {
                             // those that are some
   bool from_state = false;  // read from a state, or its cast: the gradient has the state's type
   bool from_experts = false;  // made by combine
+  std::string parameter;      // of a reduced gradient ("q.w/g"): the parameter, "q.w"
+  Port port = Port::none;     // follows from the name; Graph::add and rename keep it
   bool sparse() const { return routing >= 0; }
   bool temporary() const { return name[0] == '%'; }
 };
@@ -144,7 +148,7 @@ struct Attrs {
   // go together (ir/rounds.h).
   int64_t parts = 1, inner = 1, ranks_per_node = 0;
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;  // adamw
-  std::string state;  // read, write, accum: "p:NAME" etc., see ir/program.h
+  StateName state;                                  // read, write, accum
   bool operator==(const Attrs&) const = default;
   // The owners of experts that share `rank`'s.
   OwnerNodes nodes(int64_t rank) const {
@@ -183,6 +187,7 @@ struct Graph {
 
   int add(Value v);                       // CHECKs that the name is new
   int find(std::string_view name) const;  // -1: none
+  int find(Port port) const;              // -1: none
   int at(std::string_view name) const;    // CHECKs
   std::string fresh();                    // name of a new temporary
   void rename(int id, std::string name);  // CHECKs that the name is new

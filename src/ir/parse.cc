@@ -48,6 +48,17 @@ std::vector<std::string> split(std::string_view text, char by) {
   return parts;
 }
 
+}  // namespace
+
+StateName parse_state_name(Line& line) {
+  const Line before = line;
+  const auto name = state_named(line.word("a state"));
+  if (!name) before.fail("a state, as in p:q.w");
+  return *name;
+}
+
+namespace {
+
 // What stands behind the name of a keyed field.
 void read_field(Line&, bool& x) { x = true; }
 void read_field(Line& line, double& x) { x = line.number<double>("a number"); }
@@ -55,6 +66,11 @@ void read_field(Line& line, int& x) { x = line.number<int>("a number"); }
 void read_field(Line& line, int64_t& x) { x = line.number<int64_t>("an integer"); }
 void read_field(Line& line, uint32_t& x) { x = line.number<uint32_t>("a mask of operands"); }
 void read_field(Line& line, std::string& x) { x = line.word("a name"); }
+void read_field(Line& line, StateName& x) { x = parse_state_name(line); }
+void read_field(Line& line, BodyRole& x) {
+  using enum BodyRole;
+  x = named(line, {forward, recompute, backward, reduce, square, update, finish}, "a role");
+}
 void read_field(Line& line, DType& x) { x = parse_dtype(line); }
 void read_field(Line& line, RopeStyle& x) {
   x = named(line, {RopeStyle::half, RopeStyle::interleaved}, "a style");
@@ -216,7 +232,10 @@ class BodyParser {
     body_.piece = head.number<int>("the piece's number");
     head.need("graph");
     body_.graph = graphs_[head.index(graphs_.size(), "a graph")];
-    head.finish();
+    while (!head.done()) {
+      const Line key = head;
+      if (!parse_keyed(head, head.word("a field"), body_)) key.fail("a field of bodies");
+    }
     Line& inputs = at_.take("inputs");
     body_.inputs = versions(inputs);
     inputs.finish();
@@ -238,11 +257,11 @@ class BodyParser {
     Line& line = at_.line();
     ++at_.next;
     if (line.take("state")) {
-      StateUse s{.name = line.word("a state"), .value = -1, .layout = Layout()};
+      StateUse s{.name = parse_state_name(line), .value = -1, .layout = Layout()};
       line.need("of");
       s.value = value(line);
       s.layout = layout(line, s.value);
-      states_.add(s.name);
+      states_.add(show(s.name));
       body_.states.push_back(std::move(s));
     } else if (line.take("loop")) {
       body_.loop = true;

@@ -16,4 +16,7 @@ std::shared_ptr<Graph> parse_graph(Cursor& at, int number);
 LoweredBody parse_body(Cursor& at, const Mesh& mesh,
                        const std::vector<std::shared_ptr<Graph>>& graphs);
 
+// The name of a state, as in "p:q.w".
+StateName parse_state_name(Line& line);
+
 }  // namespace myriad

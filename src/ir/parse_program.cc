@@ -80,7 +80,7 @@ class ProgramParser {
     const size_t next = program_.states.size();
     if (line.number<size_t>("the state's number") != next)
       before.fail(fmt::format("state {}", next));
-    State s{.unit = -1, .name = line.word("a name"), .body = -1, .use = -1, .stages = {}};
+    State s{.unit = -1, .name = parse_state_name(line), .body = -1, .use = -1, .stages = {}};
     if (line.take("unit")) s.unit = line.natural("a unit");
     line.need("of");
     s.body = bodies_.parse(line, "body");

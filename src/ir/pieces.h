@@ -14,8 +14,7 @@ namespace myriad {
 enum class Init : uint8_t { normal, ones, zeros };
 
 struct Param {
-  std::string name;  // in the piece: "q.w"; its states are "p:q.w" (parameter), "m:", "v:"
-                     // (moments), "g:" (gradient sum)
+  std::string name;  // in the piece: "q.w"; its states are of that name (ir/state.h)
   std::string labels;
   Sizes sizes;
   std::string published;  // name in checkpoints; "{}" stands for the layer number, "{e}" for the

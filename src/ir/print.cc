@@ -53,12 +53,13 @@ namespace {
 // apart.
 template <class Items>
 Texts names_of(const Items& items) {
-  std::map<std::string_view, int> uses;
-  for (const auto& item : items) ++uses[item.name];
+  const auto name = [](const auto& item) { return fmt::format("{}", item.name); };
+  std::map<std::string, int> uses;
+  for (const auto& item : items) ++uses[name(item)];
   Texts out;
   for (const auto& item : items) {
-    out.push_back(printed_name(item.name));
-    if (uses[item.name] > 1) out.back() += fmt::format(" #{}", out.size() - 1);
+    out.push_back(printed_name(name(item)));
+    if (uses[name(item)] > 1) out.back() += fmt::format(" #{}", out.size() - 1);
   }
   return out;
 }
@@ -87,6 +88,7 @@ std::string text_of(std::integral auto x) { return fmt::format("{}", x); }
 std::string text_of(double x) { return fmt::format("{}", x); }
 std::string text_of(char x) { return printed_name({&x, 1}); }
 std::string text_of(const std::string& x) { return printed_name(x); }
+std::string text_of(const StateName& x) { return printed_name(show(x)); }
 std::string text_of(const std::shared_ptr<const std::vector<double>>& x) {
   return fmt::format("[{}]", fmt::join(*x, " "));
 }
@@ -137,13 +139,14 @@ class BodyPrinter {
       : body_(body), mesh_(mesh), states_(names_of(body.states)), defined_(body.versions.size()) {}
 
   std::string print(int graph) {
-    out_ = fmt::format("body {} piece {} graph {}\n", printed_name(body_.name), body_.piece, graph);
+    out_ = fmt::format("body {} piece {} graph {}{}\n", printed_name(body_.name), body_.piece,
+                       graph, print_keyed(body_, " "));
     out_ += fmt::format("  inputs{}\n", after_space(versions(body_.inputs)));
     if (body_.loop)
       out_ += fmt::format("  loop rounds {} parts {} bound {}\n", body_.rounds, body_.parts,
                           body_.bound);
     for (const StateUse& s : body_.states) {
-      out_ += fmt::format("  state {} of {} {}\n", printed_name(s.name), value(s.value),
+      out_ += fmt::format("  state {} of {} {}\n", printed_name(show(s.name)), value(s.value),
                           layout(s.layout, s.value));
     }
     print_unmade();
@@ -328,7 +331,7 @@ std::string print_program(const Program& program) {
   }
   for (size_t i = 0; i < program.states.size(); ++i) {
     const State& s = program.states[i];
-    out += fmt::format("state {} {}", i, printed_name(s.name));
+    out += fmt::format("state {} {}", i, printed_name(show(s.name)));
     if (s.unit >= 0) out += fmt::format(" unit {}", s.unit);
     out += fmt::format(" of {} use {} stages", bodies[s.body], s.use);
     out += (s.stages.empty() ? "" : " " + ranges(s.stages)) + "\n";

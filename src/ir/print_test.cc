@@ -45,7 +45,7 @@ body layer.backward piece 1 graph 0
   state g:q.w of q.w [sum:dp]
   state g:q.w of d.x [max:dp]
   op 0 "%1" = clip "->" () []
-  op 1 write "bsd->" (x) [b=4 s=24 d=48] state="odd \"name\""
+  op 1 write "bsd->" (x) [b=4 s=24 d=48] state="p:odd \"name\""
   outputs
 
 buffer y/L0.mb0 of "layer.forward/4 rows" v4
@@ -84,7 +84,7 @@ TEST(Print, ProgramReadsBack) {
   const Op& rope = program.bodies[0].ops[1];
   EXPECT_EQ(*rope.attrs.frequencies, (std::vector<double>{1, 0.1, 0.01, 0.001}));
   EXPECT_EQ(rope.attrs.style, RopeStyle::interleaved);
-  EXPECT_EQ(program.bodies[1].ops[1].attrs.state, "odd \"name\"");
+  EXPECT_EQ(program.bodies[1].ops[1].attrs.state, "p:odd \"name\"");
   EXPECT_EQ(program.actions[0][1].states, (std::vector<int>{0, 1, 2, 1}));
   EXPECT_EQ(program.actions[0][1].outs, (std::vector<int>{1, 2}));
   EXPECT_EQ(program.states[1].unit, -1);
@@ -159,6 +159,11 @@ class AnyFields {
     return out;
   }
   std::string name() { return any_name(random_); }
+  StateName state() {
+    StateName s;
+    make(s);
+    return s;
+  }
   void make(bool& x) { x = true; }
   void make(double& x) { x = any_double(random_); }
   void make(int& x) { x = static_cast<int>(random_()); }
@@ -166,6 +171,8 @@ class AnyFields {
   void make(uint32_t& x) { x = static_cast<uint32_t>(random_()); }
   void make(char& x) { x = "bs=\"] #"[pick(7)]; }
   void make(std::string& x) { x = name(); }
+  void make(StateName& x) { x = {static_cast<StateKind>(pick(kStateKinds)), name()}; }
+  void make(BodyRole& x) { x = static_cast<BodyRole>(pick(7)); }
   void make(DType& x) { x = static_cast<DType>(pick(5)); }
   void make(RopeStyle& x) { x = RopeStyle::interleaved; }
   void make(std::shared_ptr<const std::vector<double>>& x) {
@@ -183,7 +190,9 @@ std::shared_ptr<Graph> any_graph(AnyFields& any) {
   any.make(graph->real);
   any.fill(*graph);
   for (int n = 0; n < 4; ++n) {
-    Value v{.name = n == 3 ? graph->fresh() : any.name(),
+    Value v{.name = n == 3                  ? graph->fresh()
+                    : n == 2 && any.pick(2) ? "x"  // a port
+                                            : any.name(),
             .labels = n % 2 ? "bsd" : "",
             .sizes = {},
             .dtype = static_cast<DType>(any.pick(5))};
@@ -248,11 +257,12 @@ Step any_step(AnyFields& any, const LoweredBody& body) {
 // A body that means nothing, with any names, attributes and layouts.
 LoweredBody any_body(AnyFields& any, const Mesh& mesh, std::shared_ptr<Graph> graph) {
   LoweredBody body{.name = any.name(), .piece = any.pick(5) - 1, .graph = graph};
+  any.fill(body);
   for (int i = 0; i < 6; ++i) {
     const int value = any.pick(graph->values.size());
     const Layout layout = any_layout(any, mesh, (*graph)[value].labels.size());
     body.versions.push_back({value, layout});
-    if (i == 0 || any.pick(2)) body.states.push_back({any.name(), value, layout});
+    if (i == 0 || any.pick(2)) body.states.push_back({any.state(), value, layout});
   }
   for (int i = 0; i < 4; ++i) body.ops.push_back(any_op(any, *graph));
   for (int i = 0; i < 8; ++i) body.steps.push_back(any_step(any, body));
@@ -298,7 +308,7 @@ Program any_program(AnyFields& any) {
     const int body = any.pick(program.bodies.size());
     program.buffers.push_back({any.name(), body, any.pick(program.bodies[body].versions.size())});
     program.states.push_back({.unit = any.pick(4) - 1,
-                              .name = any.name(),
+                              .name = any.state(),
                               .body = body,
                               .use = any.pick(program.bodies[body].states.size()),
                               .stages = any.list(static_cast<size_t>(program.stages))});
@@ -426,7 +436,8 @@ TEST(Parse, Refusals) {
        "line 21: expected a rule with 1 results, found"},
       {"= rope", "= roap", "line 21: unknown op row \"roap\""},
       {"[1 0.1 ", "[1 0.1x ", "line 21: expected a frequency, found \"0.1x 0.01 0.001\""},
-      {"\\\"name\\\"\"", "", "line 32: expected a name with a closing quote, found"},
+      {"\\\"name\\\"\"", "", "line 32: expected a state with a closing quote, found"},
+      {"state p:q.w of", "state q:q.w of", "line 15: expected a state, as in p:q.w, found"},
       {"mb0 of \"layer.forward/4 rows\"", "mb0 of layer.forward",
        "line 35: expected a known body, found \"layer.forward v4\""},
       {"rows\" v4", "rows\" v40", "line 35: expected a version of the body below 8, found \"40\""},

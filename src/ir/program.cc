@@ -17,6 +17,12 @@ bool is_routed_hidden(const LoweredBody& body, int version) {
   return value.labels.ends_with("bsd") && (body.loop || (value.from_experts && v.layout.pending));
 }
 
+const char* name_of(BodyRole role) {
+  constexpr const char* kNames[] = {"forward", "recompute", "backward", "reduce",
+                                    "square",  "update",    "finish"};
+  return kNames[static_cast<int>(role)];
+}
+
 int Piece::find(std::string_view param) const {
   for (size_t i = 0; i < params.size(); ++i) {
     if (params[i].name == param) return static_cast<int>(i);

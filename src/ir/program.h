@@ -39,13 +39,22 @@ struct Step {
   int state = -1;  // read, write, accum: index into LoweredBody::states
 };
 
-// A state at rest as a body names it: "p:q.w" (kind letter, colon, parameter), or a key/value cache
-// ("k:k", "k:v") of generation.
+// A state at rest as a body names it.
 struct StateUse {
-  std::string name;
+  StateName name;
   int value;  // a value with its labels and sizes
   Layout layout;
 };
+
+// What a body is for. recompute: the forward parts of a piece once more, before its backward ones.
+// The optimizer's, once a step: reduce brings gradient sums to where the optimizer keeps them (and
+// adds those of a tied weight), square adds their squares to the norm, update moves parameters;
+// finish makes the norm, the clipping factor and the losses.
+enum class BodyRole : uint8_t { forward, recompute, backward, reduce, square, update, finish };
+const char* name_of(BodyRole role);
+constexpr bool is_backward(BodyRole role) { return role == BodyRole::backward; }
+// Whether it runs once a step, after all micro-batches.
+constexpr bool is_optimizer(BodyRole role) { return role >= BodyRole::reduce; }
 
 struct LoweredBody {
   std::string name;
@@ -61,6 +70,7 @@ struct LoweredBody {
   bool loop = false;
   int rounds = -1;
   int64_t parts = 1, bound = 0;
+  BodyRole role = BodyRole::forward;
 };
 
 // Whether a version is hidden rows on their way between tokens and experts: what crosses nodes for
@@ -78,7 +88,7 @@ struct Buffer {
 // ("s:norm") of the run (unit -1).
 struct State {
   int unit;
-  std::string name;
+  StateName name;
   int body, use;            // typed by bodies[body].states[use]
   std::vector<int> stages;  // that hold it, in order
 };
@@ -96,7 +106,7 @@ struct Action {
   std::vector<int> states;     // run: program states, as bodies[body].states; zero: one
   int peer = -1;               // stage
   int channel = -1;    // send, wait, recv: equal on both sides; one per boundary and direction
-  bool first = false;  // run: the first backward run of this unit in the step
+  bool first = false;  // run: a backward one of the unit's first micro-batch of the step
 };
 
 struct Program {

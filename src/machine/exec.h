@@ -33,10 +33,9 @@ class Arenas {
   std::vector<int64_t> bytes_;
 };
 
-// Fills an input of the caller: `to` is the local part, lo its place in the value `name` of
+// Fills an input of the caller: `to` is the local part, lo its place in `input` of
 // micro-batch `micro_batch` (-1: of the step).
-using Feed =
-    std::function<void(int rank, const std::string& name, int micro_batch, const Tensor& to)>;
+using Feed = std::function<void(int rank, const Value& input, int micro_batch, const Tensor& to)>;
 // Sees a buffer that a run has just made, before it may be freed. Called by several workers at
 // once.
 using Tap = std::function<void(int rank, const Action& action, int buffer, const Tensor& value)>;

@@ -69,7 +69,7 @@ const KernelChoice& planted(const Op& op, const LabelSizes& local, DType real, K
   return op.row == Row::add ? add : choose(op, local, real, set);
 }
 
-void feed(int rank, const std::string&, int, const Tensor& to) {
+void feed(int rank, const Value&, int, const Tensor& to) {
   for (int64_t i = 0; i < to.elements(); ++i) to.as<float>()[i] = static_cast<float>(rank + 1);
 }
 

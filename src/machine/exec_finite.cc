@@ -23,9 +23,8 @@ bool all_finite(const Tensor& t) {
 }
 
 std::array<int, 4> order(const At& at, const Action& a, const LoweredBody& body) {
-  if (a.micro_batch < 0) return {2, 0, at.action, at.step};
-  const bool backward = std::any_of(body.states.begin(), body.states.end(),
-                                    [](const StateUse& u) { return u.name[0] == 'g'; });
+  if (is_optimizer(body.role)) return {2, 0, at.action, at.step};
+  const bool backward = is_backward(body.role);
   return {backward, a.micro_batch, backward ? -a.unit : a.unit, at.step};
 }
 

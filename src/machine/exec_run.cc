@@ -52,7 +52,7 @@ Progress Executor::Rank::act(const At& at, const Action& a) {
       for (int b : a.outs) {
         const Tensor t = memory.buffer(b);
         meter.touch(t);
-        (*s.feed)(rank, s.program.value(s.program.buffers[b]).name, a.micro_batch, t);
+        (*s.feed)(rank, s.program.value(s.program.buffers[b]), a.micro_batch, t);
       }
       return Progress::advanced;
     case Act::zero: {

@@ -78,7 +78,7 @@ MemoryPlan roomy_plan(const Program& p) {
 }
 
 // x is 10 r + i on row r and place i of it; of the partial sums rank 1 has all, rank 0 none.
-void feed(int rank, const std::string&, int, const Tensor& to) {
+void feed(int rank, const Value&, int, const Tensor& to) {
   const bool part = to.size[0] == 2;
   for (int64_t r = 0; r < to.size[0]; ++r) {
     for (int64_t i = 0; i < 3; ++i)

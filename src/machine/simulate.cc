@@ -180,7 +180,7 @@ class Simulator {
     w.clock += s.seconds;
     for (int c = 0; c < kCosts; ++c) w.run_costs[c] += run.costs[c];
     const double worked = w.clock - w.current.start - w.waits[w.action];
-    (a.micro_batch >= 0 ? w.useful : w.update) += worked;
+    (is_optimizer(p_.bodies[a.body].role) ? w.update : w.useful) += worked;
     for (int c = 0; c < kCosts; ++c) w.costs[c] += w.run_costs[c];
     w.run_costs = {};
     w.flops += run.flops;

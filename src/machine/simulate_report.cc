@@ -147,6 +147,17 @@ std::string to_text(const Simulation& s, const Program& program, const Cluster& 
   return out;
 }
 
+namespace {
+
+// The words of train/timeline.cc for what a bar shows.
+const char* category_of(const Action& action, const Program& program) {
+  if (action.act != Act::run) return name_of(action.act);
+  const BodyRole role = program.bodies[action.body].role;
+  return is_optimizer(role) ? "optimizer" : is_backward(role) ? "backward" : "forward";
+}
+
+}  // namespace
+
 std::string chrome_trace(const Simulation& s, const Program& program) {
   std::string out = "{\"traceEvents\":[\n";
   for (int i = 0; i < program.stages; ++i) {
@@ -163,8 +174,8 @@ std::string chrome_trace(const Simulation& s, const Program& program) {
       out += fmt::format(
           "{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":0,\"tid\":{},\"ts\":{:.3f},\"dur\":{:."
           "3f},\"args\":{{\"unit\":{},\"micro_batch\":{}}}}},\n",
-          json(name).dump(), name_of(action.act), i, t.start * 1e6, (t.end - t.start) * 1e6,
-          action.unit, action.micro_batch);
+          json(name).dump(), category_of(action, program), i, t.start * 1e6,
+          (t.end - t.start) * 1e6, action.unit, action.micro_batch);
     }
   }
   return out +

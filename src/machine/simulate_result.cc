@@ -173,7 +173,7 @@ class Result {
           const StateUse& use = p_.bodies[s.body].states[s.use];
           const Value& v = (*p_.bodies[s.body].graph)[use.value];
           weight += local_elements(p_.mesh, use.layout, v.sizes, rank) *
-                    o_.pricing.bytes.of(v, use.name[0]);
+                    o_.pricing.bytes.of(v, letter_of(use.name.kind));
         }
         for (const Action& a : p_.actions[stage]) {
           for (int b : a.outs) {

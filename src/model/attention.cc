@@ -63,7 +63,7 @@ std::pair<int, int> turn(Emitter& e, int q, int k) {
 // The cache NAME with x in it.
 int cached(Emitter& e, int x, const char* name) {
   const Sizes& sizes = e.b.graph()[x].sizes;
-  const std::string state = std::string("k:") + name;
+  const StateName state{StateKind::cache, name};
   const int old = e.b.read(state, "btgh", {e.rows, e.cache.tokens, sizes[2], sizes[3]},
                            e.b.graph().activation, std::string(name) + ".before");
   const int now = e.b.op1(Row::place_rows, {old, x, e.tokens("cache.slot")}, "btgh,bsgh,bs->btgh",

@@ -21,8 +21,8 @@ Emitter::Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t 
 int Emitter::weight(Param param, std::optional<DType> used_as) {
   const DType type = used_as.value_or(piece_.graph.activation);
   const bool as_it_is = type == piece_.graph.real;
-  const int v = b.read("p:" + param.name, param.labels, param.sizes, piece_.graph.real,
-                       as_it_is ? param.name : "");
+  const int v = b.read(StateName{StateKind::parameter, param.name}, param.labels, param.sizes,
+                       piece_.graph.real, as_it_is ? param.name : "");
   const int w = b.cast(v, type, as_it_is ? "" : param.name);
   piece_.params.push_back(std::move(param));
   return w;
@@ -90,7 +90,7 @@ Builder::Options Emitter::real(std::string name) const {
   return {.names = {std::move(name)}, .sizes = {}, .attrs = {}, .dtypes = {piece_.graph.real}};
 }
 
-int Emitter::exact_sum(int x, std::string name, std::string state) {
+int Emitter::exact_sum(int x, std::string name, StateName state) {
   Builder::Options options = named(std::move(name));
   options.dtypes = {DType::exact};
   const int sum = b.op1(Row::sum_exact, {x}, b.graph()[x].labels + "->", std::move(options));
@@ -179,7 +179,8 @@ void emit_loss(Emitter& e, int logits) {
   Builder::Options sum = e.named("loss");
   sum.attrs.stop = 1u << 1;  // none for ok
   sum.dtypes = {DType::exact};
-  b.write(Row::accum, b.op1(Row::sum_exact, {nll, ok}, "bs,bs->", std::move(sum)), "s:loss");
+  b.write(Row::accum, b.op1(Row::sum_exact, {nll, ok}, "bs,bs->", std::move(sum)),
+          StateName{StateKind::scalar, "loss"});
   e.scalar("inv_n");
 }
 

@@ -12,6 +12,9 @@
 
 namespace myriad {
 
+// How often each expert of a layer was chosen in the step.
+inline const StateName kCounts{StateKind::counter, "counts"};
+
 // The forward body of one piece in the making. The piece must outlive it and stay where it is.
 class Emitter {
  public:
@@ -46,7 +49,7 @@ class Emitter {
   Builder::Options real(std::string name)
       const;  // the same, of the graph's real type: a statistic, a part of the loss
   // The sum of a real value over all its labels, exactly, added to the state; named and returned.
-  int exact_sum(int x, std::string name, std::string state);
+  int exact_sum(int x, std::string name, StateName state);
   std::string in_layer(std::string_view published) const;
   // Standard deviation factor of matrices whose product is added to the residual stream, two a
   // layer (GPT-2: Radford et al. 2019, section 2.3).

@@ -109,7 +109,7 @@ void emit_balance_loss(Emitter& e, const Routing& r, int counts) {
   const double scale =
       static_cast<double>(m.experts) / (tokens * tokens * (rows ? static_cast<double>(e.rows) : 1));
   const int loss = e.b.contract(to + "," + to + "->", {counts, sums}, "", scale, 1u << 0);
-  e.exact_sum(loss, "aux", "s:aux");
+  e.exact_sum(loss, "aux", StateName{StateKind::scalar, "aux"});
   e.seed("aux", "balance_coef");
 }
 
@@ -120,7 +120,8 @@ void emit_z_loss(Emitter& e, int logits) {
   const int s = e.b.op1(Row::sum_exp, {logits, m}, "bsx,bs->bs", e.named("rs"));
   const int lse = e.b.add({e.b.elementwise(Row::log, {s}), m}, "rlse");
   const double tokens = static_cast<double>(e.rows * e.sequence);
-  e.exact_sum(e.b.contract("bs,bs->bs", {lse, lse}, "", 1 / tokens), "zloss", "s:zloss");
+  e.exact_sum(e.b.contract("bs,bs->bs", {lse, lse}, "", 1 / tokens), "zloss",
+              StateName{StateKind::scalar, "zloss"});
   e.seed("zloss", "z_coef");
 }
 
@@ -132,7 +133,7 @@ void emit_reports(Emitter& e, const Routing& r) {
   const int of_loss =
       e.b.op1(Row::count, {r.choices}, rows ? "bsj->bx" : "bsj->x", std::move(options));
   const int counts = rows ? e.b.contract("bx->x", {of_loss}, "cnt") : of_loss;
-  e.b.write(Row::accum, counts, "c:counts");
+  e.b.write(Row::accum, counts, kCounts);
   if (m.routing.load_balance > 0) emit_balance_loss(e, r, of_loss);
   if (m.routing.z > 0) emit_z_loss(e, r.logits);
 }

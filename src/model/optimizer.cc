@@ -8,8 +8,8 @@ namespace myriad {
 
 namespace {
 
-int read_state(Builder& b, const char* kind, const Param& p, std::string name = "") {
-  return b.read(kind + p.name, p.labels, p.sizes, b.graph().real, std::move(name));
+int read_state(Builder& b, StateKind kind, const Param& p, std::string name = "") {
+  return b.read(StateName{kind, p.name}, p.labels, p.sizes, b.graph().real, std::move(name));
 }
 
 void name_bodies(Piece& piece) {
@@ -26,13 +26,14 @@ void emit_square(Piece& piece, const Param& p, int g) {
   Builder b(piece.graph, piece.square);
   const int squares = b.op1(Row::sum_exact, {g, g}, p.labels + "," + p.labels + "->",
                             {.names = {}, .sizes = {}, .attrs = {}, .dtypes = {DType::exact}});
-  b.write(Row::accum, squares, "s:norm");
+  b.write(Row::accum, squares, StateName{StateKind::scalar, "norm"});
 }
 
 void emit_update(Piece& piece, const Param& p, int g, const OptimizerConfig& o) {
   Builder b(piece.graph, piece.update);
-  std::vector<int> ins = {read_state(b, "p:", p), g, read_state(b, "m:", p),
-                          read_state(b, "v:", p)};
+  std::vector<int> ins = {read_state(b, StateKind::parameter, p), g,
+                          read_state(b, StateKind::exp_avg, p),
+                          read_state(b, StateKind::exp_avg_sq, p)};
   for (const char* scalar : {"factor", "lr", "left1", "left2"}) {
     ins.push_back(b.input(scalar, "", {}, DType::f64));
   }
@@ -42,9 +43,9 @@ void emit_update(Piece& piece, const Param& p, int g, const OptimizerConfig& o) 
   const std::vector<int> next =
       b.op(Row::adamw, ins, fmt::format("{0},{0},{0},{0},,,,->{0};{0};{0}", l),
            {.names = {}, .sizes = {}, .attrs = attrs, .dtypes = {}});
-  b.write(Row::write, next[0], "p:" + p.name);
-  b.write(Row::write, next[1], "m:" + p.name);
-  b.write(Row::write, next[2], "v:" + p.name);
+  b.write(Row::write, next[0], StateName{StateKind::parameter, p.name});
+  b.write(Row::write, next[1], StateName{StateKind::exp_avg, p.name});
+  b.write(Row::write, next[2], StateName{StateKind::exp_avg_sq, p.name});
 }
 
 // bias += rate sign(mean count - count), from the choices of the whole step (Wang et al. 2024,
@@ -52,20 +53,20 @@ void emit_update(Piece& piece, const Param& p, int g, const OptimizerConfig& o) 
 void emit_balance(Piece& piece, const Param& p, const Balance& balance) {
   if (balance.rate == 0) return;
   Builder b(piece.graph, piece.update);
-  const int bias = read_state(b, "p:", p);
-  const int counts = b.read("c:counts", p.labels, p.sizes, b.graph().real);
+  const int bias = read_state(b, StateKind::parameter, p);
+  const int counts = b.read(kCounts, p.labels, p.sizes, b.graph().real);
   const int factor = b.input("factor", "", {}, DType::f64);
   const int next = b.op1(Row::balance, {bias, counts, factor}, "x,x,->x",
                          {.names = {},
                           .sizes = {},
                           .attrs = {.a = balance.rate, .b = balance.mean_count},
                           .dtypes = {}});
-  b.write(Row::write, next, "p:" + p.name);
+  b.write(Row::write, next, StateName{StateKind::parameter, p.name});
 }
 
 // The exact sum of the step so far, as f64.
 int emit_settle(Builder& b, const std::string& name) {
-  const int sum = b.read("s:" + name, "", {}, DType::exact, name + ".sum");
+  const int sum = b.read(StateName{StateKind::scalar, name}, "", {}, DType::exact, name + ".sum");
   return b.op1(Row::settle_exact, {sum}, "->",
                {.names = {name}, .sizes = {}, .attrs = {}, .dtypes = {DType::f64}});
 }
@@ -82,7 +83,8 @@ void emit_optimizer(Piece& piece, const OptimizerConfig& optimizer, const Balanc
       emit_balance(piece, p, balance);
       continue;
     }
-    const int g = read_state(settle, "g:", p, p.name + "/g");
+    const int g = read_state(settle, StateKind::gradient_sum, p, p.name + "/g");
+    piece.graph[g].parameter = p.name;
     piece.settle.outputs.push_back(g);
     emit_square(piece, p, g);
     emit_update(piece, p, g, optimizer);
@@ -98,9 +100,10 @@ Piece tied_piece(const Param& param, DType real, const OptimizerConfig& optimize
   p.tied = true;
   Builder own(piece.graph, piece.settle), other(piece.graph, piece.settle_other),
       sum(piece.graph, piece.sum);
-  const int g0 = read_state(own, "g:", p, p.name + "/g0");
-  const int g1 = read_state(other, "g:", p, p.name + "/g1");
+  const int g0 = read_state(own, StateKind::gradient_sum, p, p.name + "/g0");
+  const int g1 = read_state(other, StateKind::gradient_sum, p, p.name + "/g1");
   const int g = sum.add({g0, g1}, p.name + "/g");
+  piece.graph[g].parameter = p.name;
   piece.settle.outputs = {g0};
   piece.settle_other.outputs = {g1};
   piece.sum.outputs = {g};
@@ -114,7 +117,8 @@ Piece finish_piece(DType real, const OptimizerConfig& optimizer, const RoutingCo
   piece.graph.real = real;
   name_bodies(piece);
   Builder b(piece.graph, piece.update);
-  const int squares = b.read("s:norm", "", {}, DType::exact, "norm.sum");
+  const int squares =
+      b.read(StateName{StateKind::scalar, "norm"}, "", {}, DType::exact, "norm.sum");
   const int ins[] = {squares, b.input("live", "", {}, DType::f64)};
   piece.update.outputs = b.op(Row::clip, ins, ",->;",
                               {.names = {"factor", "norm"},

@@ -6,9 +6,8 @@
 
 namespace myriad {
 
-// Fills in the program's buffers, states and actions. lag: how many sends of a channel may be under
-// way before the next must wait for the first.
+// Fills in the program's buffers, states and actions. lag: see sends_in_flight.
 void make_actions(const LoweredPieces& lowered, const Plan& plan, const LowerOptions& options,
-                  int lag, Program& program);
+                  const Schedule& schedule, int lag, Program& program);
 
 }  // namespace myriad

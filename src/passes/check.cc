@@ -1,13 +1,20 @@
+// The checker lets all stages run their actions together, each as far as it can: an action that
+// waits for another stage ends once that stage has come as far. What a stage has written and
+// received, and how far each unit's sums are, is all that it must remember. When no stage can go on
+// and not all have ended, they wait for each other, and the chain of waits is the error message.
+// What an action says of itself is checked in check_action.cc, what a body does in check_body.cc.
 #include "passes/check.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "ir/flight.h"
 #include "ir/print.h"
+#include "passes/check_action.h"
 #include "passes/check_body.h"
 #include "passes/check_flight.h"
 
@@ -15,20 +22,12 @@ namespace myriad {
 
 namespace {
 
-// What a body does to sums over micro-batches.
-struct Sums {
-  bool any = false;       // it accumulates
-  bool backward = false;  // into gradient sums
-};
-
-Sums sums_of(const LoweredBody& body) {
-  Sums sums;
+// The first of a body's states that it adds to; -1: it adds to none.
+int sum_of(const LoweredBody& body) {
   for (const Step& step : body.steps) {
-    if (step.kind != StepKind::accum) continue;
-    sums.any = true;
-    sums.backward |= body.states[step.state].name.starts_with("g:");
+    if (step.kind == StepKind::accum) return step.state;
   }
-  return sums;
+  return -1;
 }
 
 // Whether all stages run the body together: its collectives go over them.
@@ -57,13 +56,13 @@ class Walk {
  public:
   explicit Walk(const Program& program) : program_(program), stages_(program.actions.size()) {
     for (const LoweredBody& body : program.bodies) {
-      sums_.push_back(sums_of(body));
+      sums_.push_back(sum_of(body));
       joint_.push_back(joins_stages(body, program.mesh));
     }
     for (size_t s = 0; s < stages_.size(); ++s) {
       for (const Action& a : program.actions[s]) {
-        check_indices(static_cast<int>(s), a);
-        if (a.act == Act::run && sums_[a.body].backward)
+        check_indices(program, static_cast<int>(s), a);
+        if (a.act == Act::run && is_backward(program.bodies[a.body].role))
           stages_[s].to_come.insert({a.unit, a.micro_batch});
       }
     }
@@ -101,7 +100,8 @@ class Walk {
     std::unordered_map<int, int> written;
     // (unit, micro-batch): backward runs to come; forward runs that wait for one.
     std::set<std::pair<int, int>> to_come, live;
-    std::map<std::pair<int, std::string>, int> summed;  // (unit, body) -> runs that accumulated
+    // By unit, role of the body and state: runs that have added to it.
+    std::map<std::tuple<int, BodyRole, int>, int> summed;
     int most_live = 0;
   };
 
@@ -110,48 +110,7 @@ class Walk {
   const std::string& name(int buffer) const { return program_.buffers[buffer].name; }
 
   [[noreturn]] void refuse(int s, const Action& a, const std::string& what) const {
-    throw Error(what, fmt::format("stage {}, action {} ({})", s, &a - program_.actions[s].data(),
-                                  show(a, program_)));
-  }
-
-  void check_indices(int s, const Action& a) const {
-    const auto where =
-        fmt::format("stage {}, action {} ({})", s, &a - program_.actions[s].data(), name_of(a.act));
-    const auto need = [&](bool ok, std::string_view what) {
-      if (!ok) throw Error(std::string(what), where);
-    };
-    const auto all = [](const std::vector<int>& list, size_t size) {
-      return std::all_of(list.begin(), list.end(), [&](int i) { return within(i, size); });
-    };
-    const bool to_peer = a.act == Act::send || a.act == Act::wait || a.act == Act::recv;
-    need(all(a.ins, program_.buffers.size()) && all(a.outs, program_.buffers.size()),
-         "there is no such buffer");
-    need(all(a.states, program_.states.size()), "there is no such state");
-    need(a.act == Act::run ? within(a.body, program_.bodies.size()) : a.body == -1,
-         "a run, and nothing else, has a body");
-    need(!to_peer || (within(a.peer, stages_.size()) && a.peer != s), "its peer is another stage");
-    need(!to_peer || a.channel >= 0, "it needs a channel");
-    const auto takes = [&](size_t ins, size_t outs, size_t states) {
-      need(a.ins.size() == ins && a.outs.size() == outs && a.states.size() == states,
-           fmt::format(
-               "it takes {} buffers and {} states and gives {} buffers; it has {}, {} and {}", ins,
-               states, outs, a.ins.size(), a.states.size(), a.outs.size()));
-    };
-    switch (a.act) {
-      case Act::feed:
-        return takes(0, a.outs.size(), 0);
-      case Act::send:
-      case Act::wait:
-        return takes(1, 0, 0);
-      case Act::recv:
-        return takes(0, 1, 0);
-      case Act::zero:
-        return takes(0, 0, 1);
-      case Act::run:
-        break;
-    }
-    const LoweredBody& body = program_.bodies[a.body];
-    takes(body.inputs.size(), body.outputs.size(), body.states.size());
+    refuse_action(program_, s, a, what);
   }
 
   int read(int s, const Action& a, int buffer) const {
@@ -176,7 +135,7 @@ class Walk {
         for (int b : a.outs) write(s, a, b, a.micro_batch);
         return true;
       case Act::zero:
-        check_held(s, a);
+        check_held(program_, s, a);
         return true;
       case Act::run:
         if (joint_[a.body]) {
@@ -248,75 +207,30 @@ class Walk {
              fmt::format("message {} on channel {} is {} of micro-batch {}", c.received - 1,
                          a.channel, from.name, m.micro_batch));
     }
-    need_alike(s, a, from.name, program_.value(from), program_.layout(from), to.name,
+    need_alike(program_, s, a, from.name, program_.value(from), program_.layout(from), to.name,
                program_.value(to), program_.layout(to));
     m.received = true;
     write(s, a, a.outs[0], m.micro_batch >= 0 ? m.micro_batch : a.micro_batch);
     return true;
   }
 
-  void need_alike(int s, const Action& a, const std::string& one, const Value& v, const Layout& l,
-                  const std::string& other, const Value& w, const Layout& k) const {
-    if (alike(v, l, w, k)) return;
-    refuse(s, a,
-           fmt::format("{} is {}, {} is {}", one, type_of(v, l, program_.mesh), other,
-                       type_of(w, k, program_.mesh)));
-  }
-
-  void check_held(int s, const Action& a) const {
-    for (int i : a.states) {
-      const auto& held = program_.states[i].stages;
-      if (std::find(held.begin(), held.end(), s) != held.end()) continue;
-      refuse(s, a,
-             fmt::format("state {} ({}) is held by stages {}", i, program_.states[i].name,
-                         fmt::join(held, ",")));
-    }
-  }
-
   void run_body(int s, const Action& a) {
-    const LoweredBody& body = program_.bodies[a.body];
-    const auto check_buffer = [&](int buffer, int version) {
-      const Buffer& b = program_.buffers[buffer];
-      const Version& v = body.versions[version];
-      const Value& w = (*body.graph)[v.value];
-      need_alike(s, a, b.name, program_.value(b), program_.layout(b), body.name + "'s " + w.name, w,
-                 v.layout);
-    };
-    for (size_t i = 0; i < a.ins.size(); ++i) {
-      read(s, a, a.ins[i]);
-      check_buffer(a.ins[i], body.inputs[i]);
-    }
-    for (size_t i = 0; i < a.outs.size(); ++i) {
-      check_buffer(a.outs[i], body.outputs[i]);
-      write(s, a, a.outs[i], a.micro_batch);
-    }
-    check_held(s, a);
-    for (size_t i = 0; i < a.states.size(); ++i) {
-      const State& state = program_.states[a.states[i]];
-      const LoweredBody& home = program_.bodies[state.body];
-      const StateUse &use = body.states[i], &rest = home.states[state.use];
-      need_alike(s, a, "state " + state.name, (*home.graph)[rest.value], in_stage(rest.layout),
-                 body.name + "'s " + use.name, (*body.graph)[use.value], in_stage(use.layout));
-    }
+    for (int b : a.ins) read(s, a, b);
+    check_types(program_, s, a);
+    for (int b : a.outs) write(s, a, b, a.micro_batch);
     if (a.micro_batch >= 0) pass(s, a);
-  }
-
-  // A sum over stages is seen by each of them as its own part.
-  Layout in_stage(Layout layout) const {
-    const int pp = program_.mesh.find("pp");
-    if (pp >= 0) layout.pending = static_cast<AtomSet>(layout.pending & ~(1u << pp));
-    return layout;
   }
 
   // Order of the passes of a unit, and how many await their backward.
   void pass(int s, const Action& a) {
     Stage& stage = stages_[s];
-    const Sums& sums = sums_[a.body];
+    const BodyRole role = program_.bodies[a.body].role;
+    const bool backward = is_backward(role);
     const auto key = std::pair(a.unit, a.micro_batch);
-    const char* what = sums.backward ? "backward" : "accumulating forward";
-    if (sums.any) {
-      const std::string& body = program_.bodies[a.body].name;  // "layer.backward/4" for 4 rows
-      int& next = stage.summed[{a.unit, body.substr(0, body.find('/'))}];
+    const char* what = backward ? "backward" : "accumulating forward";
+    if (const int sum = sums_[a.body]; sum >= 0) {
+      // Micro-batches of other sizes run bodies of their own, which add to the same state.
+      int& next = stage.summed[{a.unit, role, a.states[static_cast<size_t>(sum)]}];
       if (a.micro_batch != next) {
         refuse(s, a,
                fmt::format("{} of unit {}: micro-batch {} runs where {} is due", what, a.unit,
@@ -324,12 +238,12 @@ class Walk {
       }
       ++next;
     }
-    if (a.first != (sums.backward && a.micro_batch == 0)) {
+    if (a.first != (backward && a.micro_batch == 0)) {
       refuse(s, a,
              fmt::format("it {} that it is the first backward run of unit {}",
                          a.first ? "says" : "does not say", a.unit));
     }
-    if (sums.backward) {
+    if (backward) {
       stage.to_come.erase(key);
       stage.live.erase(key);
     } else if (a.unit >= 0 && stage.to_come.contains(key)) {
@@ -371,7 +285,7 @@ class Walk {
   }
 
   const Program& program_;
-  std::vector<Sums> sums_;  // by body
+  std::vector<int> sums_;  // by body
   std::vector<bool> joint_;
   std::vector<Stage> stages_;
   std::map<int, Channel> channels_;

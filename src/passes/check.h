@@ -23,8 +23,8 @@ struct CheckReport {
 //   each send has its wait after it;
 // - a body with collectives over stages is run by all of them together, in one order;
 // - no deadlock, else the cycle: "stage 0 waits in wait c3 (y/L0.mb0) for stage 1, which ...";
-// - runs that accumulate go in micro-batch order, unit by unit; the first backward run of a unit,
-//   and no other run, says so (a body is backward if it adds to a gradient sum, "g:");
+// - runs that accumulate go in micro-batch order, unit by unit; the backward runs of a unit's first
+//   micro-batch, and no other runs, say that they are the first;
 // - states used are held by the stage and lie as the body expects;
 // - bodies make each version once and before its use; operands and results of an op lie as its cuts
 //   say; a move leads from its source's layout to its destination's. So collectives are the same

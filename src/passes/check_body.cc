@@ -1,3 +1,6 @@
+// Checks one laid-out body, step by step: each version is made once and before its use, an op works
+// on operands and makes results that are cut as its labels are, and a move leads from the layout of
+// its source to that of its destination (`leads`: one rule for each kind of move).
 #include "passes/check_body.h"
 
 #include <algorithm>

@@ -31,7 +31,7 @@ body forward piece 0 graph 0
   op 0 y = contract "bsd,d->bsd" (x, w) [b=4 s=2 d=6]
   v2 y [b:dp] = run 0 (v0, v1) cut [b:dp]
   outputs v2
-body backward piece 0 graph 0
+body backward piece 0 graph 0 role backward
   inputs v0 d.y [b:dp], v1 x [b:dp]
   state p:w of w [whole]
   state g:w of d.w [sum:dp]
@@ -42,7 +42,7 @@ body backward piece 0 graph 0
   v4 d.w [sum:dp] = run 1 (v0, v1) cut [b:dp]
   accum g:w (v4)
   outputs v3
-body update piece 0 graph 0
+body update piece 0 graph 0 role update
   inputs
   state p:w of w [whole]
   state g:w of d.w [sum:dp]
@@ -68,8 +68,8 @@ class Maker {
         fmt::format("program stages {}\nmesh pp {}, dp 2\n{}", stages_, stages_, kBodies));
     program_.actions.resize(stages_);
     for (int k = 0; k < depth_; ++k) {
-      program_.states.push_back({k, "p:w", kForward, 0, {k % stages_}});
-      program_.states.push_back({k, "g:w", kBackward, 1, {k % stages_}});
+      program_.states.push_back({k, *state_named("p:w"), kForward, 0, {k % stages_}});
+      program_.states.push_back({k, *state_named("g:w"), kBackward, 1, {k % stages_}});
     }
     for (int s = 0; s < stages_; ++s) {
       for (const Slot& slot : schedule[s]) pass(s, slot);
@@ -342,7 +342,7 @@ body {} piece 0 graph 0
                                                     name));
     p.bodies.push_back(joint.bodies[0]);
     const int body = static_cast<int>(p.bodies.size()) - 1;
-    p.states.push_back({-1, "s:norm", body, 0, {0, 1}});
+    p.states.push_back({-1, *state_named("s:norm"), body, 0, {0, 1}});
     return Action{.act = Act::run, .body = body, .states = {static_cast<int>(p.states.size()) - 1}};
   };
   EXPECT_EQ(refusal([&](Program& p) {

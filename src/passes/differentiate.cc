@@ -55,7 +55,7 @@ class Differentiator {
     b_.part = op.part;
     if (op.row == Row::read) {
       const int g = settle(op.outs[0]);
-      if (g >= 0) b_.write(Row::accum, g, "g:" + op.attrs.state.substr(2));
+      if (g >= 0) b_.write(Row::accum, g, StateName{StateKind::gradient_sum, op.attrs.state.of});
       return;
     }
     std::vector<int> d;

@@ -85,8 +85,8 @@ TEST(Differentiate, EveryParameterHasOneAccumulationAndItsLabels) {
   Strings states;
   for (const Op& op : p.backward.ops) {
     if (op.row != Row::accum) continue;
-    EXPECT_TRUE(states.insert(op.attrs.state).second) << op.attrs.state;
-    const std::string name = op.attrs.state.substr(2);
+    EXPECT_TRUE(states.insert(show(op.attrs.state)).second) << show(op.attrs.state);
+    const std::string name = op.attrs.state.of;
     const Value &g = p.graph[op.ins[0]], &w = p.graph[p.graph.at(name)];
     EXPECT_EQ(g.name, "d." + name);
     EXPECT_EQ(g.labels, w.labels);
@@ -134,7 +134,7 @@ TEST(Differentiate, GradientsOfParametersComeInOrderOfLastUse) {
   const Piece p = differentiated(toy_layer(kToy, 2));
   std::vector<std::string> order;
   for (const Op& op : p.backward.ops) {
-    if (op.row == Row::accum) order.push_back(op.attrs.state);
+    if (op.row == Row::accum) order.push_back(show(op.attrs.state));
   }
   EXPECT_EQ(order, (std::vector<std::string>{"g:down.w", "g:up.w", "g:n.w"}));
 }

@@ -9,6 +9,7 @@
 #include "ir/plan.h"
 #include "ir/program.h"
 #include "passes/rules.h"
+#include "passes/schedule.h"
 #include "passes/strategy.h"
 
 namespace myriad {
@@ -21,11 +22,14 @@ struct LowerOptions {
   bool forward_only = false;      // evaluation, generation
   std::vector<std::string> keep;  // values of the head's forward body to hand out, e.g. "logits"
   std::function<Want(const Value&)> wanted;  // replaces the plan's rules; tests of random layouts
-  bool check = true;                         // run the checker (passes/check.h)
+  bool check = true;  // run the checker (passes/check.h); the program is the same without
 };
 
 // `plan` is resolved (ir/plan.h). Throws Error where layout and model do not fit.
 Program lower(const Emit& emit, const Plan& plan, const LowerOptions& options);
+
+// The order of the passes of each stage.
+Schedule schedule_of(const Plan& plan, const LowerOptions& options);
 
 // Rows [lo, hi) of micro-batch j of m in a step of `rows` rows.
 Range micro_batch_rows(int64_t rows, int micro_batches, int j);

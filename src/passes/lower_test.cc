@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "ir/flight.h"
+#include "passes/after_pass.h"
 #include "passes/toy.h"
 
 namespace myriad {
@@ -15,7 +16,10 @@ namespace {
 
 Program lowered(const Toy& toy, Plan plan, LowerOptions options) {
   plan = resolve(plan, toy.layers, options.rows);
-  return lower([&](int64_t n) { return toy_model(toy, n); }, plan, options);
+  const Emit emit = [&](int64_t n) { return toy_model(toy, n); };
+  Lowering l(plan, options);
+  run_passes(l, emit, [](const char*, const Lowering& now) { check_after_pass(now); });
+  return std::move(l.program);
 }
 
 const LoweredBody& body(const Program& p, const std::string& name) {
@@ -108,7 +112,7 @@ TEST(Lower, UnevenMicroBatchesGetBodiesOfTheirOwn) {
 
 TEST(Lower, ForwardOnlyKnowsParametersAndLossAlone) {
   const Program p = lowered({}, {.pp = 2}, {.rows = 2, .forward_only = true, .keep = {"logits"}});
-  for (const State& s : p.states) EXPECT_TRUE(s.name[0] == 'p' || s.name[0] == 's') << s.name;
+  for (const State& s : p.states) EXPECT_TRUE(s.name.kind <= StateKind::scalar) << show(s.name);
   for (const std::string& name : names(p))
     EXPECT_TRUE(name.ends_with(".forward") || name == "finish.update") << name;
   const LoweredBody& head = body(p, "head.forward");
@@ -124,10 +128,10 @@ TEST(Lower, ParametersComeFirstAmongStates) {
                 forward = lowered({}, {.dp = 2, .zero = 1}, {.rows = 4, .forward_only = true});
   std::string kinds;
   for (const State& s : train.states) {
-    if (kinds.empty() || kinds.back() != s.name[0]) kinds += s.name[0];
+    if (kinds.empty() || kinds.back() != letter_of(s.name.kind)) kinds += letter_of(s.name.kind);
   }
   EXPECT_EQ(kinds, "psmvg");
-  for (size_t i = 0; forward.states[i].name[0] == 'p'; ++i) {
+  for (size_t i = 0; forward.states[i].name.kind == StateKind::parameter; ++i) {
     EXPECT_EQ(forward.states[i].name, train.states[i].name);
     EXPECT_EQ(forward.states[i].unit, train.states[i].unit);
     EXPECT_EQ(forward.states[i].stages, train.states[i].stages);
@@ -138,13 +142,13 @@ TEST(Lower, StatesLieOnTheStageOfTheirUnit) {
   const Program p = lowered({.layers = 4}, {.pp = 2, .vpp = 2, .micro_batches = 2}, {.rows = 2});
   for (const State& s : p.states) {
     if (s.unit < 0) {
-      EXPECT_EQ(s.stages, (std::vector<int>{0, 1})) << s.name;
+      EXPECT_EQ(s.stages, (std::vector<int>{0, 1})) << show(s.name);
       continue;
     }
     const int stage = s.unit == 0   ? 0
                       : s.unit == 5 ? 1
                                     : (s.unit - 1) % 2;  // virtual stage k lies on stage k mod pp
-    EXPECT_EQ(s.stages, std::vector<int>{stage}) << s.name << " of unit " << s.unit;
+    EXPECT_EQ(s.stages, std::vector<int>{stage}) << show(s.name) << " of unit " << s.unit;
   }
 }
 

@@ -1,3 +1,10 @@
+// Plans the memory of one rank by going through its actions once. States come first and stay. Then
+// every buffer and every version of a body takes memory when it is made and frees it after its last
+// use; an arena gives each the first gap that is large enough. The result depends on sizes and
+// order alone, so the same plan is made before anything runs, and its peak is what a run will need.
+//
+// Two things take no memory of their own (shown_states): what a body reads from a state is the
+// state itself, and what it writes to a state at once is made in it.
 #include "passes/memory.h"
 
 #include <algorithm>
@@ -84,6 +91,24 @@ struct BodySizes {
 
 using Kind = int64_t MemoryPlan::Kinds::*;
 
+Kind kind_of(StateKind state) {
+  switch (state) {
+    case StateKind::parameter:
+      return &MemoryPlan::Kinds::parameters;
+    case StateKind::exp_avg:
+    case StateKind::exp_avg_sq:
+      return &MemoryPlan::Kinds::moments;
+    case StateKind::gradient_sum:
+      return &MemoryPlan::Kinds::gradients;
+    case StateKind::cache:
+      return &MemoryPlan::Kinds::activations;
+    case StateKind::scalar:
+    case StateKind::counter:
+      break;
+  }
+  return &MemoryPlan::Kinds::workspace;
+}
+
 class Planner {
  public:
   Planner(const Program& program, int rank, const ScratchBytes& scratch,
@@ -114,7 +139,7 @@ class Planner {
         continue;
       }
       for (int b : a.outs)
-        take(b, a.act == Act::recv ? &MemoryPlan::Kinds::communication : kind_of(b, a));
+        take(b, a.act == Act::recv ? &MemoryPlan::Kinds::communication : kind_of_buffer(b, a));
       release(static_cast<int>(i), a.ins);
       release(static_cast<int>(i), a.outs);
     }
@@ -133,15 +158,11 @@ class Planner {
       if (std::find(s.stages.begin(), s.stages.end(), stage_) == s.stages.end()) continue;
       const LoweredBody& body = program_.bodies[s.body];
       const StateUse& use = body.states[s.use];
-      const int64_t bytes = bytes_of((*body.graph)[use.value], use.layout, use.name[0]);
-      const size_t letter = std::string_view("pmvgk").find(use.name[0]);
-      constexpr Kind kKinds[] = {&MemoryPlan::Kinds::parameters, &MemoryPlan::Kinds::moments,
-                                 &MemoryPlan::Kinds::moments, &MemoryPlan::Kinds::gradients,
-                                 &MemoryPlan::Kinds::activations};
-      plan_.states[i] =
-          hold(bytes, letter < std::size(kKinds) ? kKinds[letter] : &MemoryPlan::Kinds::workspace);
+      const int64_t bytes =
+          bytes_of((*body.graph)[use.value], use.layout, letter_of(use.name.kind));
+      plan_.states[i] = hold(bytes, kind_of(use.name.kind));
       plan_.state_bytes += aligned(bytes);
-      if (use.name[0] == 'p') plan_.parameter_bytes += aligned(bytes);
+      if (use.name.kind == StateKind::parameter) plan_.parameter_bytes += aligned(bytes);
     }
     bytes_.assign(program_.buffers.size(), 0);
     kinds_.assign(program_.buffers.size(), &MemoryPlan::Kinds::activations);
@@ -232,12 +253,13 @@ class Planner {
     held_.*kind -= aligned(bytes);
   }
 
-  Kind kind_of(int buffer, const Action& maker) const {
+  Kind kind_of_buffer(int buffer, const Action& maker) const {
     const Buffer& b = program_.buffers[buffer];
     if (sent_.count(buffer) || program_.bodies[b.body].versions[b.version].in_flight)
       return &MemoryPlan::Kinds::communication;
-    return maker.act == Act::run && maker.micro_batch < 0 ? &MemoryPlan::Kinds::gradients
-                                                          : &MemoryPlan::Kinds::activations;
+    return maker.act == Act::run && is_optimizer(program_.bodies[maker.body].role)
+               ? &MemoryPlan::Kinds::gradients
+               : &MemoryPlan::Kinds::activations;
   }
 
   void take(int buffer, Kind kind) {
@@ -272,7 +294,7 @@ class Planner {
     for (size_t i = 0; i < body.inputs.size(); ++i)
       run.versions[body.inputs[i]] = plan_.buffers[a.ins[i]];
     if (body.loop) {  // what it hands on is summed over rounds beside the round's own
-      for (int b : a.outs) take(b, kind_of(b, a));
+      for (int b : a.outs) take(b, kind_of_buffer(b, a));
       for (int v : s.kept) run.versions[v] = hold(s.versions[v], inner(s, v));
     }
     for (size_t t = 0; t < body.steps.size(); ++t) {
@@ -317,7 +339,7 @@ class Planner {
     if (s.shown[v] >= 0) {
       run.versions[v] = plan_.states[a.states[s.shown[v]]];
     } else if (s.output_of[v] >= 0) {
-      take(a.outs[s.output_of[v]], kind_of(a.outs[s.output_of[v]], a));
+      take(a.outs[s.output_of[v]], kind_of_buffer(a.outs[s.output_of[v]], a));
       run.versions[v] = plan_.buffers[a.outs[s.output_of[v]]];
     } else {
       run.versions[v] = hold(s.versions[v], inner(s, v));

@@ -50,7 +50,7 @@ class Account {
       const StateUse& use = body.states[p_.states[i].use];
       if (plan_.states[i] >= 0)
         take(plan_.states[i], local_bytes(p_.mesh, (*body.graph)[use.value], use.layout, rank_),
-             "state " + p_.states[i].name);
+             "state " + show(p_.states[i].name));
     }
     EXPECT_EQ(most_, plan_.state_bytes) << "states lie first";
     for (size_t i = 0; i < actions.size(); ++i) act(static_cast<int>(i), actions[i]);

@@ -1,3 +1,7 @@
+// Schedules as orders of slots. `one_direction` lists the passes of one direction, `in_turn` merges
+// forward and backward: some forward passes to fill the pipeline (`warm`), then one of each in
+// turn, then the backward passes that are left. The kinds of schedule differ in how many are warm
+// alone.
 #include "passes/schedule.h"
 
 #include <algorithm>

@@ -27,9 +27,9 @@ namespace myriad {
 
 namespace {
 
-bool of_scalar(const std::string& state) { return state[0] == 's'; }
+bool of_scalar(const StateName& state) { return state.kind == StateKind::scalar; }
 
-int state_index(LoweredBody& body, const std::string& name, int value, const Layout& layout) {
+int state_index(LoweredBody& body, const StateName& name, int value, const Layout& layout) {
   for (size_t i = 0; i < body.states.size(); ++i) {
     if (body.states[i].name == name) return static_cast<int>(i);
   }
@@ -58,7 +58,7 @@ std::vector<std::pair<Layout, std::vector<int>>> groups_of(const Op& op, const V
 }  // namespace
 
 Sharder::Sharder(const Mesh& mesh, const Wanted& wanted, LayoutMemory& memory,
-                 std::shared_ptr<Graph> graph, int piece, std::map<std::string, Layout>& states,
+                 std::shared_ptr<Graph> graph, int piece, std::map<StateName, Layout>& states,
                  AtomSet pending_scalars)
     : mesh_(mesh),
       wanted_(wanted),
@@ -213,15 +213,15 @@ Op Sharder::sum_alike_first(const Op& op) {
   return rest;
 }
 
-Value Sharder::as_state(const std::string& name, int value) const {
+Value Sharder::as_state(const StateName& name, int value) const {
   Value v = (*graph_)[value];
-  v.name = name;
+  v.name = show(name);
   v.gradient_of = -1;
   return v;
 }
 
 // The layout in which a state lies between bodies. The first body that names the state settles it.
-Layout Sharder::state_at_rest(const std::string& name, int value) {
+Layout Sharder::state_at_rest(const StateName& name, int value) {
   const auto known = states_.find(name);
   if (known != states_.end()) return known->second;
   Layout layout(static_cast<int>((*graph_)[value].sizes.size()));
@@ -246,7 +246,7 @@ void Sharder::lower_read(const Op& op) {
 
 void Sharder::lower_store(const Op& op) {
   const int value = op.ins[0];
-  const std::string& name = op.attrs.state;
+  const StateName& name = op.attrs.state;
   // Sums of gradients over micro-batches may stay partial: one all_reduce ends them all.
   if (op.row == Row::accum && !of_scalar(name) && !states_.count(name))
     states_.emplace(name, target(wanted_(as_state(name, value)), versions_.of(value)[0].layout));

@@ -31,7 +31,7 @@ class Sharder {
   // may differ. pending_scalars: the atoms over which "s:" states are partial. All references must
   // outlive the sharder.
   Sharder(const Mesh& mesh, const Wanted& wanted, LayoutMemory& memory,
-          std::shared_ptr<Graph> graph, int piece, std::map<std::string, Layout>& states,
+          std::shared_ptr<Graph> graph, int piece, std::map<StateName, Layout>& states,
           AtomSet pending_scalars);
 
   // given: layouts of inputs. An input that is not given lies as its constraint says or, without
@@ -57,15 +57,15 @@ class Sharder {
   Op sum_alike_first(const Op& op);
   void lower_read(const Op& op);
   void lower_store(const Op& op);
-  Layout state_at_rest(const std::string& name, int value);
-  Value as_state(const std::string& name, int value) const;
+  Layout state_at_rest(const StateName& name, int value);
+  Value as_state(const StateName& name, int value) const;
 
   const Mesh& mesh_;
   const Wanted& wanted_;
   LayoutMemory& memory_;
   std::shared_ptr<Graph> graph_;
   int piece_;
-  std::map<std::string, Layout>& states_;
+  std::map<StateName, Layout>& states_;
   AtomSet pending_scalars_;
   Versions versions_;
   std::vector<std::optional<Want>> wants_;  // by value

@@ -188,7 +188,7 @@ Lowered lowered(const std::string& text) {
   const Rules rules(c.rules, mesh);
   const Wanted wanted = [&](const Value& v) { return rules(v); };
   LayoutMemory memory;
-  std::map<std::string, Layout> states;
+  std::map<StateName, Layout> states;
   Sharder sharder(mesh, wanted, memory, c.graph, 0, states, 0);
   Lowered out;
   for (const Body& body : c.bodies) {

@@ -31,6 +31,7 @@ inline void toy_optimizer(Piece& p) {
       return b.read(kind + w.name, l, w.sizes, p.graph.real, std::move(name));
     };
     const int g = read(settle, "g:", w.name + "/g");
+    p.graph[g].parameter = w.name;
     p.settle.outputs.push_back(g);
     const int squares =
         square.op1(Row::sum_exact, {g, g}, l + "," + l + "->",

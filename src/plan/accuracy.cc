@@ -1,3 +1,6 @@
+// Prices rows of measurements and says how far off they are. A program depends on the plan alone
+// and not on the cluster, so `Bench` keeps it, and a fit that prices a row hundreds of times lowers
+// it once.
 #include "plan/accuracy.h"
 
 #include <algorithm>
@@ -6,7 +9,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "passes/lower.h"
+#include "plan/make_program.h"
+#include "plan/predict.h"
 
 namespace myriad {
 
@@ -21,10 +25,8 @@ double all_reduce_seconds(const Cluster& cluster, int64_t bytes, int ranks) {
 }
 
 Program lowered(const PlannedRun& run) {
-  const auto emit = [&](int64_t rows) {
-    return emit_model(run.model, rows, run.sequence, DType::f32, run.optimizer);
-  };
-  return lower(emit, run.plan, {.rows = run.rows, .check = false});
+  return make_program(run.model, run.plan, step_shape(run, DType::f32),
+                      {.lower = {.rows = run.rows, .check = false}});
 }
 
 double share_below(std::vector<double> sorted, double share) {

@@ -1,3 +1,7 @@
+// Explaining a predicted step. Causes are read off the simulation: what the critical path spends on
+// communication by link, the bubble of the pipeline, uneven stages, memory that does not suffice.
+// What a change would bring is not estimated but tried: `trials` lists changes of plan or cluster,
+// and each is predicted anew. Read `explain` at the end first.
 #include "plan/explain.h"
 
 #include <algorithm>

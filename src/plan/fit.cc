@@ -1,3 +1,8 @@
+// Fits constants of a cluster to measurements by coordinate descent: one constant after the other
+// is multiplied or divided by a step while the mean error falls, and the step shrinks towards 1.
+// The error is not smooth (a collective changes its algorithm, a stage becomes the slowest), so
+// nothing that needs a derivative would do. Every constant has a range outside which it would mean
+// nothing.
 #include "plan/fit.h"
 
 #include <algorithm>

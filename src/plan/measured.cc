@@ -1,3 +1,8 @@
+// Reads tables of published measurements. Each source has columns of its own, so each has a
+// function (from_runs, from_vtrain, ...) that makes a Measured of a row: the model, the plan, and
+// what was measured. What a row does not say is filled in from the paper that the row cites; a row
+// that this cannot describe is kept with the reason (`skipped`), so that nothing is left out
+// silently.
 #include "plan/measured.h"
 
 #include <algorithm>

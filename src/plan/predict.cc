@@ -1,7 +1,7 @@
 #include "plan/predict.h"
 
 #include "base/error.h"
-#include "passes/lower.h"
+#include "plan/make_program.h"
 
 namespace myriad {
 
@@ -14,6 +14,10 @@ Workload workload_of(const PlannedRun& run) {
   return {.tokens = tokens,
           .model_flops = tokens * causal,
           .model_flops_full_attention = tokens * (causal + half)};
+}
+
+StepShape step_shape(const PlannedRun& run, DType dtype) {
+  return {.rows = run.rows, .sequence = run.sequence, .dtype = dtype, .optimizer = run.optimizer};
 }
 
 namespace {
@@ -61,10 +65,8 @@ Prediction predict(const PlannedRun& run, const Cluster& cluster, const PredictO
   const DType real = run.as_computed_in_bf16     ? DType::bf16
                      : o.pricing.dtype == "fp64" ? DType::f64
                                                  : DType::f32;
-  const auto emit = [&](int64_t rows) {
-    return emit_model(run.model, rows, run.sequence, real, run.optimizer);
-  };
-  Prediction p{.program = lower(emit, run.plan, {.rows = run.rows, .check = options.check}),
+  Prediction p{.program = make_program(run.model, run.plan, step_shape(run, real),
+                                       {.lower = {.rows = run.rows, .check = options.check}}),
                .simulation = {}};
   if (options.memory) {
     o.memory = [&](int rank) {

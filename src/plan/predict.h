@@ -9,6 +9,7 @@
 #include "machine/simulate.h"
 #include "model/emit.h"
 #include "passes/memory.h"
+#include "plan/make_program.h"
 #include "plan/system.h"
 
 namespace myriad {
@@ -49,5 +50,8 @@ SimulateOptions simulate_options(const PlannedRun& run, const Cluster& cluster,
                                  const PredictOptions& options);
 
 Workload workload_of(const PlannedRun& run);
+
+// The step of a planned run, computed in `dtype`.
+StepShape step_shape(const PlannedRun& run, DType dtype);
 
 }  // namespace myriad

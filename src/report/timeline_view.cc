@@ -45,7 +45,7 @@ struct Row {
 };
 
 int kind_named(const std::string& category, const std::string& name) {
-  if (category == "run")
+  if (category == "run")  // predicted timelines of older runs, which do not say what a run is for
     return name.find("backward") != std::string::npos  ? 2
            : name.find("forward") != std::string::npos ? 1
                                                        : 3;

@@ -58,7 +58,7 @@ std::vector<std::byte> stored(std::span<const double> values) {
 const Param& param_of(Job& job, const State& state) {
   const Piece& piece =
       job.pieces().pieces[static_cast<size_t>(job.pieces().units[static_cast<size_t>(state.unit)])];
-  return piece.params[static_cast<size_t>(piece.find(state.name.substr(2)))];
+  return piece.params[static_cast<size_t>(piece.find(state.name.of))];
 }
 
 // Every state of a kind: f(index, published names, param).
@@ -67,8 +67,8 @@ void for_each_state(Job& job, char kind, const F& f) {
   const Program& program = job.train().program;
   for (size_t i = 0; i < program.states.size(); ++i) {
     const State& s = program.states[i];
-    if (s.name[0] != kind || s.name[1] != ':') continue;
-    f(static_cast<int>(i), job.published(s.unit, s.name), param_of(job, s));
+    if (letter_of(s.name.kind) != kind) continue;
+    f(static_cast<int>(i), job.published(s.unit, s.name.of), param_of(job, s));
   }
 }
 

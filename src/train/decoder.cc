@@ -9,7 +9,7 @@ namespace myriad {
 
 namespace {
 
-bool is_cache(const State& s) { return s.name[0] == 'k'; }
+bool is_cache(const State& s) { return s.name.kind == StateKind::cache; }
 
 // A cache may lie where another program has computed: a weight of 0 times what is no number there
 // would be no number.
@@ -62,18 +62,20 @@ void fill(const Tensor& to, const F& value) {
 using TokenAt = std::function<Decoder::Token(int64_t row, int64_t at)>;
 
 Feed feed_of(const TokenAt& token) {
-  return [&token](int, const std::string& name, int, const Tensor& to) {
-    if (name == "ids") return fill(to, [&](int64_t r, int64_t s) { return token(r, s).id; });
-    if (name == "pos")
+  return [&token](int, const Value& input, int, const Tensor& to) {
+    if (input.port == Port::ids)
+      return fill(to, [&](int64_t r, int64_t s) { return token(r, s).id; });
+    if (input.port == Port::positions)
       return fill(to,
                   [&](int64_t r, int64_t s) { return std::max<int64_t>(0, token(r, s).position); });
-    if (name == "doc")
+    if (input.port == Port::documents)
       return fill(to, [&](int64_t r, int64_t s) { return token(r, s).position < 0 ? -1 : 0; });
-    if (name == "cache.slot")
+    if (input.port == Port::cache_slots)
       return fill(to, [&](int64_t r, int64_t s) { return token(r, s).position; });
-    if (name == "cache.pos") return fill(to, [](int64_t, int64_t place) { return place; });
-    if (name == "cache.doc") return fill(to, [](int64_t, int64_t) { return 0; });
-    CHECK(name == "live", "no input {}", name);
+    if (input.port == Port::cache_positions)
+      return fill(to, [](int64_t, int64_t place) { return place; });
+    if (input.port == Port::cache_documents) return fill(to, [](int64_t, int64_t) { return 0; });
+    CHECK(input.port == Port::live, "no input {}", input.name);
     *to.as<double>() = 0;
   };
 }

@@ -4,6 +4,15 @@
 
 namespace myriad {
 
+Program program_of(const RunConfig& c) { return make_program(c.model, c.plan, step_shape(c)); }
+
+StepShape step_shape(const RunConfig& c) {
+  return {.rows = c.rows(),
+          .sequence = c.train.sequence_length,
+          .dtype = c.train.dtype,
+          .optimizer = c.train.optimizer};
+}
+
 PlannedRun planned_run(const RunConfig& c, const Cluster& cluster, std::string dtype) {
   const auto has = [&](const char* name) { return cluster.device.peak_flops.count(name) > 0; };
   const bool bf16 = c.train.dtype == DType::bf16 && (dtype.empty() || dtype == "bf16");

@@ -9,6 +9,10 @@
 
 namespace myriad {
 
+// The training program of a run file, as it runs.
+Program program_of(const RunConfig& config);
+StepShape step_shape(const RunConfig& config);
+
 // dtype: see PlannedRun; "": of the run file where the cluster has it.
 PlannedRun planned_run(const RunConfig& config, const Cluster& cluster, std::string dtype = "");
 

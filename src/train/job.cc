@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "ir/sequence.h"
-#include "passes/memory.h"
 
 namespace myriad {
 
@@ -48,7 +47,7 @@ void feed_rows(const Batch& batch, const std::vector<int32_t>& from,
 void move_behind(Compiled& c, const Compiled& other, int rank) {
   MemoryPlan& m = c.memory[rank];
   const MemoryPlan& kept = other.memory[rank];
-  for (size_t i = 0; c.program.states[i].name[0] == 'p'; ++i) {
+  for (size_t i = 0; c.program.states[i].name.kind == StateKind::parameter; ++i) {
     const State &a = c.program.states[i], &b = other.program.states[i];
     CHECK(a.name == b.name && a.unit == b.unit && m.states[i] == kept.states[i],
           "state {} of unit {} lies elsewhere", a.name, a.unit);
@@ -65,6 +64,10 @@ void move_behind(Compiled& c, const Compiled& other, int rank) {
   }
   m.state_bytes += shift;
   m.peak_bytes += shift;
+}
+
+StepShape step_shape(const JobConfig& c, int64_t sequence) {
+  return {.rows = c.rows, .sequence = sequence, .dtype = c.real, .optimizer = c.optimizer};
 }
 
 int64_t elements_of(const Param& p) {
@@ -87,8 +90,7 @@ Job::Job(JobConfig config, Pool& pool, Options options)
     : config_(std::move(config)),
       pool_(pool),
       options_(std::move(options)),
-      pieces_(emit_model(config_.model, 1, config_.sequence, config_.real, config_.optimizer,
-                         config_.rows)) {
+      pieces_(make_pieces(config_.model, step_shape(config_, config_.sequence))) {
   std::vector<int64_t> bytes;
   if (options_.train) {
     train_ = compile({.rows = config_.rows, .keep = options_.keep, .wanted = options_.wanted},
@@ -149,12 +151,12 @@ void Job::add_forward_only(std::vector<int64_t>& arena_bytes) {
 
 // Keeps the scalars of the step as rank 0 has them; they are equal on all ranks.
 void Job::see(Compiled& c, int rank, const Action& action, int buffer, const Tensor& value) {
-  if (rank == 0 && c.program.bodies[action.body].piece == pieces_.finish) {
-    const std::string& name = c.program.value(c.program.buffers[buffer]).name;
-    if (name == "loss") loss_sum_ = *value.as<double>();
-    if (name == "norm") norm_ = *value.as<double>();
-    if (name == "aux") aux_ = *value.as<double>();
-    if (name == "zloss") zloss_ = *value.as<double>();
+  if (rank == 0 && c.program.bodies[action.body].role == BodyRole::finish) {
+    const Port port = c.program.value(c.program.buffers[buffer]).port;
+    if (port == Port::loss) loss_sum_ = *value.as<double>();
+    if (port == Port::norm) norm_ = *value.as<double>();
+    if (port == Port::aux) aux_ = *value.as<double>();
+    if (port == Port::zloss) zloss_ = *value.as<double>();
   }
   if (has_loops_ && &c == &train_) record(c, rank, action, buffer, value);
   if (tap_) tap_(rank, action, buffer, value);
@@ -163,25 +165,20 @@ void Job::see(Compiled& c, int rank, const Action& action, int buffer, const Ten
 Compiled Job::compile(const LowerOptions& options, const Plan& plan, int64_t sequence,
                       const CacheShape& cache) {
   Compiled c;
-  const Emit emit = [&](int64_t n) {
-    Pieces p = emit_model(config_.model, n, sequence, config_.real, config_.optimizer, config_.rows,
-                          cache);
-    if (options_.rewrite_pieces) options_.rewrite_pieces(p);
-    return p;
-  };
-  c.program = lower(emit, plan, options);
+  c.program =
+      make_program(config_.model, plan, step_shape(config_, sequence),
+                   {.lower = options, .cache = cache, .rewrite_pieces = options_.rewrite_pieces});
   if (options_.rewrite_lowered) options_.rewrite_lowered(c.program);
   const ScratchBytes scratch = [&](const Op& op, const LabelSizes& local, DType real) {
     return kernel_scratch(config_.kernels, op, local, real);
   };
-  for (int r = 0; r < c.program.mesh.ranks(); ++r)
-    c.memory.push_back(plan_memory(c.program, r, scratch));
+  c.memory = plan_memory_of_ranks(c.program, scratch);
   return c;
 }
 
 void Job::record(Compiled& c, int rank, const Action& action, int buffer, const Tensor& value) {
-  const std::string& name = c.program.value(c.program.buffers[buffer]).name;
-  if (name != "idx" && name != "fit") return;
+  const Port port = c.program.value(c.program.buffers[buffer]).port;
+  if (port != Port::choices && port != Port::fits) return;
   const std::lock_guard lock(recorded_mutex_);
   recorded_.try_emplace(buffer, c.program, buffer).first->second.add(rank, value);
   places_[buffer] = {action.unit, action.micro_batch};
@@ -209,7 +206,7 @@ void Job::report_experts(StepResult& result) {
     const Value& v = train_.program.value(b);
     const auto place = places_.at(buffer);
     const std::vector<double> whole = collected.whole(b.name);
-    if (v.name == "fit") {
+    if (v.port == Port::fits) {
       if (counted.insert(place).second)
         result.dropped[place.first] += std::count(whole.begin(), whole.end(), 0.0);
     } else {
@@ -228,10 +225,10 @@ void Job::report_experts(StepResult& result) {
   predicted_fresh_ = false;
 }
 
-std::vector<std::string> Job::published(int unit, const std::string& name) const {
+std::vector<std::string> Job::published(int unit, const std::string& param) const {
   const Piece& piece = pieces_.pieces[pieces_.units[unit]];
-  const int i = piece.find(name.substr(name.find(':') + 1));
-  CHECK(i >= 0, "no parameter {} in unit {}", name, unit);
+  const int i = piece.find(param);
+  CHECK(i >= 0, "no parameter {} in unit {}", param, unit);
   std::string text = piece.params[i].published;
   if (const size_t at = text.find("{}"); at != std::string::npos)
     text.replace(at, 2, std::to_string(unit - 1));
@@ -247,9 +244,9 @@ void Job::for_each_parameter(
     const std::function<void(const std::vector<std::string>&, const Param&, int)>& f) const {
   for (size_t i = 0; i < base().program.states.size(); ++i) {
     const State& s = base().program.states[i];
-    if (s.name[0] != 'p') continue;
+    if (s.name.kind != StateKind::parameter) continue;
     const Piece& piece = pieces_.pieces[pieces_.units[s.unit]];
-    f(published(s.unit, s.name), piece.params[piece.find(s.name.substr(2))], static_cast<int>(i));
+    f(published(s.unit, s.name.of), piece.params[piece.find(s.name.of)], static_cast<int>(i));
   }
 }
 
@@ -270,8 +267,8 @@ void Job::initialise(uint64_t seed) {
 
 void Job::initialise_moments() {
   for (size_t i = 0; i < base().program.states.size(); ++i) {
-    const char kind = base().program.states[i].name[0];
-    if (kind == 'm' || kind == 'v')
+    const StateKind kind = base().program.states[i].name.kind;
+    if (kind == StateKind::exp_avg || kind == StateKind::exp_avg_sq)
       set_state(*base().executor, static_cast<int>(i), [](int64_t) { return 0.0; });
   }
 }
@@ -342,25 +339,26 @@ Feed Job::feed_of(const Compiled& c, const Batch& batch, const StepScalars& scal
   const int64_t tokens = batch.valid();
   const double inv_n = tokens ? 1.0 / static_cast<double>(tokens) : 0;
   return [this, &batch, scalars, live, inv_n, micro_batches = micro_batches(c, batch),
-          order = sequence_order(batch.sequence, config_.plan.cp)](int, const std::string& name,
-                                                                   int mb, const Tensor& to) {
+          order = sequence_order(batch.sequence, config_.plan.cp)](int, const Value& input, int mb,
+                                                                   const Tensor& to) {
     const OptimizerConfig& o = config_.optimizer;
     const int64_t first = mb < 0 ? 0 : micro_batch_rows(batch.rows, micro_batches, mb).lo;
-    if (name == "ids") return feed_rows(batch, batch.ids, order, first, to);
-    if (name == "targets") return feed_rows(batch, batch.targets, order, first, to);
-    if (name == "pos") return feed_rows(batch, batch.positions, order, first, to);
-    if (name == "doc") return feed_rows(batch, batch.documents, order, first, to);
-    if (name == "inv_n") return feed_scalar(to, inv_n);
-    if (name == "balance_coef")
+    if (input.port == Port::ids) return feed_rows(batch, batch.ids, order, first, to);
+    if (input.port == Port::targets) return feed_rows(batch, batch.targets, order, first, to);
+    if (input.port == Port::positions) return feed_rows(batch, batch.positions, order, first, to);
+    if (input.port == Port::documents) return feed_rows(batch, batch.documents, order, first, to);
+    if (input.port == Port::inv_n) return feed_scalar(to, inv_n);
+    if (input.port == Port::balance_coef)
       return feed_scalar(to, config_.model.moe.routing.load_balance / micro_batches);
-    if (name == "z_coef") return feed_scalar(to, config_.model.moe.routing.z / micro_batches);
-    if (name == "live") return feed_scalar(to, live);
-    if (name == "lr") return feed_scalar(to, scalars.lr);
-    if (name == "left1")
+    if (input.port == Port::z_coef)
+      return feed_scalar(to, config_.model.moe.routing.z / micro_batches);
+    if (input.port == Port::live) return feed_scalar(to, live);
+    if (input.port == Port::lr) return feed_scalar(to, scalars.lr);
+    if (input.port == Port::bias_correction1)
       return feed_scalar(to, 1 - std::pow(o.beta1, static_cast<double>(scalars.step)));
-    if (name == "left2")
+    if (input.port == Port::bias_correction2)
       return feed_scalar(to, 1 - std::pow(o.beta2, static_cast<double>(scalars.step)));
-    CHECK(false, "no input {}", name);
+    CHECK(false, "no input {}", input.name);
   };
 }
 

@@ -15,7 +15,7 @@
 #include "machine/exec.h"
 #include "machine/profile.h"
 #include "model/emit.h"
-#include "passes/lower.h"
+#include "plan/make_program.h"
 
 namespace myriad {
 
@@ -97,9 +97,9 @@ class Job {
   // Of the last step; a program with routed rows is walked with the choices that the step recorded.
   const StepProfile& predicted();
 
-  // Tensors in checkpoints that hold a parameter state ("p:q.w" of unit 3; any kind of state), in
-  // the order of its elements: one, or one an expert.
-  std::vector<std::string> published(int unit, const std::string& name) const;
+  // Tensors in checkpoints that hold a parameter ("q.w" of unit 3) or a state of it, in the order
+  // of its elements: one, or one an expert.
+  std::vector<std::string> published(int unit, const std::string& param) const;
 
   // Counter-based: initialise then cut = cut then initialise. Moments become zero.
   void initialise(uint64_t seed);

@@ -9,6 +9,9 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "ir/print.h"
+#include "plan/predict.h"
+#include "train/forecast.h"
 
 namespace myriad {
 namespace {
@@ -47,12 +50,19 @@ Batch batch_of(const JobConfig& c, uint64_t seed) {
   return b;
 }
 
+constexpr const char* kIdeal = R"(
+device: {memory_bytes: 1e12, memory_bandwidth: 1e30, peak_flops: {fp32: 1e12}, vector_flops: {fp32: 1e30}}
+levels: [{name: ideal, bandwidth: 1e30, latency: 0}]
+)";
+
 // Every state of a job on every rank, byte by byte.
 std::vector<std::vector<std::byte>> bits_of(Job& job) {
   std::vector<std::vector<std::byte>> all;
   const Program& p = job.train().program;
   for (size_t i = 0; i < p.states.size(); ++i) {
-    if (p.states[i].name[0] == 's' || p.states[i].name[0] == 'g') continue;  // scratch of a step
+    const StateKind kind = p.states[i].name.kind;
+    if (kind == StateKind::scalar || kind == StateKind::gradient_sum)
+      continue;  // scratch of a step
     for (int r = 0; r < p.mesh.ranks(); ++r) {
       const Tensor t = job.train().executor->state(r, static_cast<int>(i));
       if (t.data) all.emplace_back(t.data, t.data + t.bytes());
@@ -111,9 +121,8 @@ TEST(Job, AStepWithoutTargetsLeavesEverythingUntouched) {
   }
 }
 
-// Neither a step without targets nor one whose norm is not finite moves what routers choose by.
-TEST(Job, AStepWithoutAnUpdateLeavesRouterBiases) {
-  JobConfig config = config_of({.dp = 2, .ep = 2});
+JobConfig with_router_biases(const Plan& plan) {
+  JobConfig config = config_of(plan);
   config.model.family = Family::telechat_moe;
   config.model.moe = {.experts = 4,
                       .top_k = 2,
@@ -121,6 +130,12 @@ TEST(Job, AStepWithoutAnUpdateLeavesRouterBiases) {
                       .scores = Scores::sigmoid,
                       .correction_bias = true,
                       .routing = {.bias_update_rate = 0.5}};
+  return config;
+}
+
+// Neither a step without targets nor one whose norm is not finite moves what routers choose by.
+TEST(Job, AStepWithoutAnUpdateLeavesRouterBiases) {
+  const JobConfig config = with_router_biases({.dp = 2, .ep = 2});
   Pool pool(2);
   Job job(config, pool);
   job.initialise(5);
@@ -141,6 +156,30 @@ TEST(Job, AStepWithoutAnUpdateLeavesRouterBiases) {
   }
   EXPECT_FALSE(job.step(batch, {.lr = 0.01, .step = 3}).updated);
   EXPECT_EQ(job.parameter(bias), moved);
+}
+
+// The update of a router's bias asks how many choices an expert gets on average in a whole step,
+// which a program made from one micro-batch alone would get wrong.
+TEST(Job, RunsTheProgramThatIsPredicted) {
+  for (const Plan& plan : {Plan{.micro_batches = 4}, Plan{.dp = 2, .pp = 2, .micro_batches = 2},
+                           Plan{.dp = 2, .micro_batches = 2, .zero = 3}}) {
+    const JobConfig c = with_router_biases(plan);
+    Pool pool(1);
+    Job job(c, pool);
+    const Cluster cluster = parse_cluster(kIdeal, "ideal");
+    const Prediction p = predict({.model = c.model,
+                                  .plan = c.plan,
+                                  .rows = c.rows,
+                                  .sequence = c.sequence,
+                                  .optimizer = c.optimizer},
+                                 cluster, {.memory = false});
+    const std::string runs = print_program(job.train().program);
+    EXPECT_EQ(print_program(p.program), runs) << show(c.plan);
+    RunConfig file{.model = c.model, .plan = c.plan};  // what `myriad show program` prints
+    file.train.sequence_length = c.sequence;
+    file.train.tokens_per_step = c.rows * c.sequence;
+    EXPECT_EQ(print_program(program_of(file)), runs) << show(c.plan);
+  }
 }
 
 TEST(Job, ARankWithoutTargetsIsOrdinary) {

@@ -34,7 +34,7 @@ void write_weights(const Job& job, const std::filesystem::path& path) {
   for (size_t unit = 0; unit < pieces.units.size(); ++unit) {
     for (const Param& p : pieces.pieces[pieces.units[unit]].params) {
       if (p.tied) continue;
-      for (const std::string& name : job.published(static_cast<int>(unit), "p:" + p.name)) {
+      for (const std::string& name : job.published(static_cast<int>(unit), p.name)) {
         names.push_back(name);
         shapes.push_back(published_shape(p));
         const std::vector<double> values = job.parameter(name);

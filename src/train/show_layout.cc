@@ -1,3 +1,5 @@
+// The layouts of a program as a table that reads back: `list_layouts` collects an entry for each
+// state and for each value of each body, `show` prints them, `parse_layouts` reads what was printed.
 #include "train/show_layout.h"
 
 #include <algorithm>
@@ -73,14 +75,14 @@ LayoutListing::Entry parse_entry(Line& line, const Mesh& mesh) {
 
 // As published, for the layer that the unit is.
 std::string state_name(const State& s, const Pieces& pieces) {
-  if (s.unit < 0) return s.name;
+  if (s.unit < 0) return show(s.name);
   const Piece& piece = pieces.pieces[pieces.units[s.unit]];
-  const int i = piece.find(std::string_view(s.name).substr(2));
+  const int i = piece.find(s.name.of);
   if (i < 0) return fmt::format("{} of unit {}", s.name, s.unit);
   std::string text = piece.params[i].published;
   if (const size_t at = text.find("{}"); at != std::string::npos)
     text.replace(at, 2, std::to_string(s.unit - 1));
-  return s.name.substr(0, 2) + text;
+  return show(StateName{s.name.kind, text});
 }
 
 }  // namespace

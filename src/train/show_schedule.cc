@@ -1,3 +1,4 @@
+// Schedules as text, a line for each stage and a word for each pass, and that text read back.
 #include "train/show_schedule.h"
 
 #include <algorithm>

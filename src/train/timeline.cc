@@ -32,9 +32,8 @@ const Action& action_of(const Program& p, int rank, int index) {
 BarKind kind_of(const Program& p, const Action& a) {
   switch (a.act) {
     case Act::run:
-      if (a.micro_batch < 0) return BarKind::optimizer;
-      return p.bodies[a.body].name.find("backward") == std::string::npos ? BarKind::forward
-                                                                         : BarKind::backward;
+      if (is_optimizer(p.bodies[a.body].role)) return BarKind::optimizer;
+      return is_backward(p.bodies[a.body].role) ? BarKind::backward : BarKind::forward;
     case Act::send:
       return BarKind::send;
     case Act::recv:

@@ -131,7 +131,7 @@ PlainModel::PlainModel(Pieces pieces, double balance, double z)
     for (const Param& p : piece(unit).params) {
       int64_t n = 1;
       for (int64_t s : p.sizes) n *= s;
-      states_[unit]["p:" + p.name].assign(static_cast<size_t>(n), 0.0);
+      states_[unit][{StateKind::parameter, p.name}].assign(static_cast<size_t>(n), 0.0);
       if (!p.tied && p.trained) uses_.push_back({unit, p.name});
     }
   }
@@ -165,10 +165,14 @@ void PlainModel::feed(Evaluator& e, int unit, const Batch& batch) {
 void PlainModel::forward(const Batch& batch) {
   const size_t n = pieces_.units.size();
   for (const Param& p : piece(static_cast<int>(n) - 1).params) {
-    if (p.tied) states_[n - 1]["p:" + p.name] = states_[0].at("p:" + p.name);
+    if (p.tied)
+      states_[n - 1][{StateKind::parameter, p.name}] =
+          states_[0].at({StateKind::parameter, p.name});
   }
   for (size_t u = 0; u < n; ++u) {
-    std::erase_if(states_[u], [](const auto& s) { return s.first[0] == 's' || s.first[0] == 'c'; });
+    std::erase_if(states_[u], [](const auto& s) {
+      return s.first.kind == StateKind::scalar || s.first.kind == StateKind::counter;
+    });
     const Graph& g = piece(static_cast<int>(u)).graph;
     feed(values_[u], static_cast<int>(u), batch);
     if (u > 0)
@@ -179,12 +183,13 @@ void PlainModel::forward(const Batch& batch) {
 
 double PlainModel::loss(const Batch& batch) {
   forward(batch);
-  double sum =
-      states_.back().at("s:loss")[0] / static_cast<double>(std::max<int64_t>(batch.valid(), 1));
+  double sum = states_.back().at({StateKind::scalar, "loss"})[0] /
+               static_cast<double>(std::max<int64_t>(batch.valid(), 1));
   for (const States& states : states_) {
-    if (const auto aux = states.find("s:aux"); aux != states.end())
+    if (const auto aux = states.find({StateKind::scalar, "aux"}); aux != states.end())
       sum += balance_ * aux->second[0];
-    if (const auto z = states.find("s:zloss"); z != states.end()) sum += z_ * z->second[0];
+    if (const auto z = states.find({StateKind::scalar, "zloss"}); z != states.end())
+      sum += z_ * z->second[0];
   }
   return sum;
 }
@@ -199,7 +204,8 @@ void PlainModel::forward_and_backward(const Batch& batch) {
   forward(batch);
   for (size_t u = pieces_.units.size(); u-- > 0;) {
     const Graph& g = piece(static_cast<int>(u)).graph;
-    std::erase_if(states_[u], [](const auto& s) { return s.first[0] == 'g'; });
+    std::erase_if(states_[u],
+                  [](const auto& s) { return s.first.kind == StateKind::gradient_sum; });
     if (const int dy = g.find("d.y"); dy >= 0)
       values_[u].set(dy, values_[u + 1].get(piece(static_cast<int>(u) + 1).graph.at("d.x")));
     values_[u].run(piece(static_cast<int>(u)).backward, states_[u]);
@@ -207,10 +213,10 @@ void PlainModel::forward_and_backward(const Batch& batch) {
 }
 
 std::vector<double> PlainModel::gradient(int unit, const std::string& param) const {
-  std::vector<double> sum = states_[unit].at("g:" + param);
+  std::vector<double> sum = states_[unit].at({StateKind::gradient_sum, param});
   const int last = static_cast<int>(pieces_.units.size()) - 1, other = piece(last).find(param);
   if (unit == 0 && other >= 0 && piece(last).params[other].tied) {
-    const std::vector<double>& g = states_[last].at("g:" + param);
+    const std::vector<double>& g = states_[last].at({StateKind::gradient_sum, param});
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += g[i];
   }
   return sum;

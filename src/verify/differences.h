@@ -18,8 +18,8 @@
 
 namespace myriad {
 
-using States = std::map<std::string, std::vector<double>>;  // by name ("p:q.w"), row-major; scalars
-                                                            // hold one number
+using States = std::map<StateName, std::vector<double>>;  // row-major; scalars
+                                                          // hold one number
 
 // The values of one graph. `graph` must outlive it.
 class Evaluator {
@@ -67,7 +67,7 @@ class PlainModel {
   };
   const std::vector<Use>& uses() const { return uses_; }  // of trained parameters that a unit owns
   std::vector<double>& parameter(int unit, const std::string& param) {
-    return states_[unit].at("p:" + param);
+    return states_[unit].at({StateKind::parameter, param});
   }
   // Matrices normal with deviation `scale`, vectors 1 + that: so that no gradient vanishes.
   void initialise(uint64_t seed, double scale);

@@ -31,7 +31,7 @@ class Trial {
   int param(const std::string& labels, Sizes sizes, double centre = 0) {
     const std::string name = fmt::format("x{}", params_.size());
     params_.push_back(name);
-    std::vector<double>& x = states_["p:" + name];
+    std::vector<double>& x = states_[{StateKind::parameter, name}];
     for (int64_t i = 0; i < elements(sizes); ++i) {
       const double r = normal_(random_);
       x.push_back(centre > 0 ? centre + std::abs(r) : r);
@@ -73,7 +73,7 @@ class Trial {
     e.run(backward, after);
     for (const std::string& name : params_) {
       if (std::find(without.begin(), without.end(), name) != without.end()) {
-        EXPECT_FALSE(after.count("g:" + name)) << name << " has a gradient";
+        EXPECT_FALSE(after.count({StateKind::gradient_sum, name})) << name << " has a gradient";
       } else {
         compare(name, y, after);
       }
@@ -109,9 +109,9 @@ class Trial {
   }
 
   void compare(const std::string& name, int y, const States& after) {
-    ASSERT_TRUE(after.count("g:" + name)) << name << " has no gradient";
-    const std::vector<double>& g = after.at("g:" + name);
-    std::vector<double>& x = states_.at("p:" + name);
+    ASSERT_TRUE(after.count({StateKind::gradient_sum, name})) << name << " has no gradient";
+    const std::vector<double>& g = after.at({StateKind::gradient_sum, name});
+    std::vector<double>& x = states_.at({StateKind::parameter, name});
     ASSERT_EQ(g.size(), x.size());
     double largest = 1;
     for (double d : g) largest = std::max(largest, std::abs(d));

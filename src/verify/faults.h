@@ -186,7 +186,7 @@ class FaultyRun {
     const Program& p = job_.train().program;
     const std::string& name = p.value(p.buffers[buffer]).name;
     const std::lock_guard lock(mutex_);
-    if (name == "logits")
+    if (p.value(p.buffers[buffer]).port == Port::logits)
       collected_[a.micro_batch].try_emplace(0, p, buffer).first->second.add(rank, t);
     if (name == "norm" || name == "loss") scalars_[name].push_back(*t.as<double>());
   }
@@ -219,8 +219,9 @@ class FaultyRun {
                                                                        {"targets", &batch.targets},
                                                                        {"pos", &batch.positions},
                                                                        {"doc", &batch.documents}};
-    const Outcome outcome = job_.train().executor->step(
-        [&](int rank, const std::string& name, int mb, const Tensor& to) {
+    const Outcome outcome =
+        job_.train().executor->step([&](int rank, const Value& input, int mb, const Tensor& to) {
+          const std::string& name = input.name;
           if (const auto at = scalars.find(name); at != scalars.end()) {
             *to.as<double>() = at->second;
           } else {
@@ -246,11 +247,11 @@ class FaultyRun {
   void collect_states(char kind, const std::string& prefix) {
     const Program& p = job_.train().program;
     for (size_t i = 0; i < p.states.size(); ++i) {
-      if (p.states[i].name[0] != kind) continue;
+      if (letter_of(p.states[i].name.kind) != kind) continue;
       try {
         const std::vector<double> x = get_state(*job_.train().executor, static_cast<int>(i));
         std::vector<double>& sum =
-            trace_.values[prefix + job_.published(p.states[i].unit, p.states[i].name).front()];
+            trace_.values[prefix + job_.published(p.states[i].unit, p.states[i].name.of).front()];
         sum.resize(x.size(), 0.0);
         for (size_t k = 0; k < x.size(); ++k) sum[k] += x[k];
       } catch (const Failure&) {

@@ -108,7 +108,7 @@ TEST(Faults, AccumulationOverwrites) {
   const auto overwrite = [](Program& p) {
     for_actions(p, [&](Action& a) {
       const bool backward =
-          a.act == Act::run && p.bodies[a.body].name.find("backward") != std::string::npos;
+          a.act == Act::run && is_backward(p.bodies[a.body].role);
       a.first |= backward;
     });
   };

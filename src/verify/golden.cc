@@ -151,8 +151,8 @@ class Case {
   void start_collecting() {
     job_->set_tap([this](int rank, const Action& a, int buffer, const Tensor& t) {
       const Program& p = job_->train().program;
-      const std::string& name = p.value(p.buffers[buffer]).name;
-      const bool wanted = name == "logits" || name.ends_with("/g");
+      const Value& value = p.value(p.buffers[buffer]);
+      const bool wanted = value.port == Port::logits || !value.parameter.empty();
       if (!wanted) return;
       const std::lock_guard lock(mutex_);
       collected_.try_emplace(buffer, p, buffer).first->second.add(rank, t);
@@ -167,15 +167,14 @@ class Case {
     std::map<int, std::vector<double>> logits;  // by micro-batch
     std::map<std::string, std::vector<double>> gradients;
     for (const auto& [buffer, collected] : collected_) {
-      const std::string& name = p.value(p.buffers[buffer]).name;
+      const Value& value = p.value(p.buffers[buffer]);
       const auto [unit, mb] = where_.at(buffer);
-      if (name == "logits") {
-        const Sizes& sizes = p.value(p.buffers[buffer]).sizes;
+      if (value.port == Port::logits) {
+        const Sizes& sizes = value.sizes;
         logits[mb] =
-            in_row_order(collected.whole(name), sizes[0], sizes[1], job_->config().plan.cp);
+            in_row_order(collected.whole(value.name), sizes[0], sizes[1], job_->config().plan.cp);
       } else {
-        const std::string param = "g:" + name.substr(0, name.size() - 2);
-        const std::vector<std::string> names = job_->published(std::max(unit, 0), param);
+        const std::vector<std::string> names = job_->published(std::max(unit, 0), value.parameter);
         const std::vector<double> whole = collected.whole(names[0]);
         const auto part = static_cast<std::ptrdiff_t>(whole.size() / names.size());
         for (size_t i = 0; i < names.size(); ++i) {

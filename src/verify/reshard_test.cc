@@ -182,17 +182,16 @@ void run(World& world, unsigned seed) {
   executor.set_tap([&](int rank, const Action& a, int, const Tensor& t) {
     got[static_cast<size_t>(a.body)].add(world.cases[static_cast<size_t>(a.body)], mesh, rank, t);
   });
-  const Outcome outcome =
-      executor.step([&](int rank, const std::string& name, int, const Tensor& to) {
-        const int index = std::stoi(name.substr(1));
-        const Case& c = world.cases[static_cast<size_t>(index)];
-        const auto key = coordinates(mesh, c.from.pending, rank);
-        for_each_element(to, c.sizes, [&](int64_t i, int64_t g) {
-          const double x = term(c, index, key, g);
-          to.dtype == DType::f32 ? to.as<float>()[i] = static_cast<float>(x)
-                                 : to.as<double>()[i] = x;
-        });
-      });
+  const Outcome outcome = executor.step([&](int rank, const Value& input, int, const Tensor& to) {
+    const std::string& name = input.name;
+    const int index = std::stoi(name.substr(1));
+    const Case& c = world.cases[static_cast<size_t>(index)];
+    const auto key = coordinates(mesh, c.from.pending, rank);
+    for_each_element(to, c.sizes, [&](int64_t i, int64_t g) {
+      const double x = term(c, index, key, g);
+      to.dtype == DType::f32 ? to.as<float>()[i] = static_cast<float>(x) : to.as<double>()[i] = x;
+    });
+  });
   ASSERT_TRUE(outcome.ok()) << outcome.reason;
   for (size_t i = 0; i < world.cases.size(); ++i) {
     const Case& c = world.cases[i];

@@ -21,7 +21,7 @@ class Gradients {
   explicit Gradients(Job& job) : job_(job) {
     job.set_tap([this](int rank, const Action& a, int buffer, const Tensor& t) {
       const Program& p = job_.train().program;
-      if (!p.value(p.buffers[buffer]).name.ends_with("/g")) return;
+      if (p.value(p.buffers[buffer]).parameter.empty()) return;
       const std::lock_guard lock(mutex_);
       parts_.try_emplace(buffer, Part{a.unit, Collected(p, buffer)})
           .first->second.collected.add(rank, t);
@@ -33,9 +33,8 @@ class Gradients {
   void add_to(Record& record, int step) {
     const Program& p = job_.train().program;
     for (const auto& [buffer, part] : parts_) {
-      const std::string& name = p.value(p.buffers[buffer]).name;
       const std::string published =
-          job_.published(std::max(part.unit, 0), "g:" + name.substr(0, name.size() - 2)).front();
+          job_.published(std::max(part.unit, 0), p.value(p.buffers[buffer]).parameter).front();
       std::vector<double> whole = part.collected.whole("the gradient of " + published);
       const auto [at, fresh] =
           record.tensors.try_emplace(fmt::format("gradient {} {}", step, published), whole);
@@ -114,9 +113,9 @@ Tensors states_of(Job& job) {
   Tensors out;
   const Program& p = job.train().program;
   for (size_t i = 0; i < p.states.size(); ++i) {
-    const char kind = p.states[i].name[0];
+    const char kind = letter_of(p.states[i].name.kind);
     if (kind != 'p' && kind != 'm' && kind != 'v') continue;
-    const std::string name = job.published(p.states[i].unit, p.states[i].name).front();
+    const std::string name = job.published(p.states[i].unit, p.states[i].name.of).front();
     out[kind == 'p' ? "weight " + name : fmt::format("moment {} {}", kind, name)] =
         get_state(*job.train().executor, static_cast<int>(i));
   }

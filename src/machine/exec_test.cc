@@ -30,7 +30,7 @@ body begin piece 0 graph 0
   outputs v2
 body other piece 0 graph 0
   inputs v0 x [b:dp]
-  op 0 square = mul "bd,bd->bd" (x, x) [b=2 d=3]
+  op 0 square = contract "bd,bd->bd" (x, x) [b=2 d=3]
   v1 square [b:dp] = run 0 (v0, v0) cut [b:dp]
   outputs v1
 body end piece 0 graph 0

@@ -233,6 +233,7 @@ class Account {
       const Step& step = body.steps[t];
       written |= step.kind == StepKind::write && step.ins[0] == v &&
                  plan_.states[a.states[step.state]] == run.versions[v];
+      if (step.kind == StepKind::finish && step.outs[0] == v) continue;
       for (int in : step.ins) {
         const bool old = in != v && run.versions[in] == run.versions[v] && bytes_of(a.body, in) > 0;
         const bool in_place = t == static_cast<size_t>(made) && step.kind == StepKind::run &&

@@ -140,7 +140,7 @@ std::vector<double> get_state(const Executor& executor, int index) {
   std::vector<PartView> views;
   for (size_t i = 0; i < ranks.size(); ++i)
     views.push_back({ranks[i], &data[i], where(p.mesh, sizes, use.layout, ranks[i])});
-  return assemble(p.mesh, s.name, sizes, use.layout, std::move(views));
+  return assemble(p.mesh, show(s.name), sizes, use.layout, std::move(views));
 }
 
 }  // namespace myriad

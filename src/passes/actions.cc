@@ -36,16 +36,12 @@ void sort_states(Program& program) {
 }  // namespace
 
 void make_actions(const LoweredPieces& lowered, const Plan& plan, const LowerOptions& options,
-                  const Schedule& schedule, int lag, Program& program) {
+                  const Schedule& schedule, Program& program) {
   program.actions.assign(plan.pp, {});
   program.buffers.clear();
   program.states.clear();
-  ActionContext all{.lowered = lowered,
-                    .plan = plan,
-                    .rows = options.rows,
-                    .sends_in_flight = lag,
-                    .program = program,
-                    .states = {}};
+  ActionContext all{
+      .lowered = lowered, .plan = plan, .rows = options.rows, .program = program, .states = {}};
   for (int n = 0; n < plan.pp; ++n) {
     StageActions s{.all = all, .number = n, .buffers = {}};
     begin_step(s);

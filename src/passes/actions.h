@@ -6,8 +6,9 @@
 
 namespace myriad {
 
-// Fills in the program's buffers, states and actions. lag: see sends_in_flight.
+// Fills in the program's buffers, states and actions. A send is waited for before the next one of
+// its channel: one buffer of a channel is under way at a time.
 void make_actions(const LoweredPieces& lowered, const Plan& plan, const LowerOptions& options,
-                  const Schedule& schedule, int lag, Program& program);
+                  const Schedule& schedule, Program& program);
 
 }  // namespace myriad

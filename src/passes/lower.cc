@@ -81,9 +81,7 @@ void differentiate_pieces(Lowering& l) {
 namespace {
 
 void schedule_actions(Lowering& l) {
-  const Schedule schedule = schedule_of(l.plan, l.options);
-  make_actions(l.pieces, l.plan, l.options, schedule, sends_in_flight(schedule, l.plan.vpp),
-               l.program);
+  make_actions(l.pieces, l.plan, l.options, schedule_of(l.plan, l.options), l.program);
 }
 
 }  // namespace

@@ -37,9 +37,4 @@ Schedule make_schedule(ScheduleKind kind, int stages, int chunks, int micro_batc
 void check_schedule(const Schedule& schedule, int chunks, int micro_batches,
                     bool forward_only = false);
 
-// How many sends of one channel may be under way before the next must wait for the first: the
-// least power of two with which the stages cannot deadlock though nothing is buffered, so a send
-// ends only once its receiver has reached the receive. A function of the schedule alone.
-int sends_in_flight(const Schedule& schedule, int chunks);
-
 }  // namespace myriad

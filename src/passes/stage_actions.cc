@@ -126,25 +126,22 @@ void feed(StageActions& s, BufferScope scope, int index, int micro_batch,
 
 namespace {
 
-// Ends the oldest send of a channel.
-void wait(StageActions& s, int number, StageActions::Channel& channel) {
+void wait(StageActions& s, int channel, const StageActions::Sending& sending) {
   Action& a = append(s, Act::wait);
-  a.ins = {channel.buffers.front()};
-  a.peer = channel.peer;
-  a.channel = number;
-  channel.buffers.erase(channel.buffers.begin());
+  a.ins = {sending.buffer};
+  a.peer = sending.peer;
+  a.channel = channel;
 }
 
 }  // namespace
 
 void send(StageActions& s, int buffer, int peer, int channel) {
-  auto& c = s.in_flight.try_emplace(channel, StageActions::Channel{peer, {}}).first->second;
-  if (static_cast<int>(c.buffers.size()) >= s.all.sends_in_flight) wait(s, channel, c);
+  if (const auto at = s.sending.find(channel); at != s.sending.end()) wait(s, channel, at->second);
   Action& a = append(s, Act::send);
   a.ins = {buffer};
   a.peer = peer;
   a.channel = channel;
-  c.buffers.push_back(buffer);
+  s.sending[channel] = {buffer, peer};
 }
 
 void receive(StageActions& s, int buffer, int micro_batch, int peer, int channel) {
@@ -156,9 +153,8 @@ void receive(StageActions& s, int buffer, int micro_batch, int peer, int channel
 }
 
 void wait_for_all_sends(StageActions& s) {
-  for (auto& [number, channel] : s.in_flight) {
-    while (!channel.buffers.empty()) wait(s, number, channel);
-  }
+  for (const auto& [channel, sending] : s.sending) wait(s, channel, sending);
+  s.sending.clear();
 }
 
 }  // namespace myriad

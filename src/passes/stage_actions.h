@@ -18,8 +18,7 @@ namespace myriad {
 struct ActionContext {
   const LoweredPieces& lowered;
   const Plan& plan;
-  int64_t rows;         // of a step
-  int sends_in_flight;  // of a channel; see sends_in_flight in passes/schedule.h
+  int64_t rows;  // of a step
   Program& program;
   std::map<std::pair<int, StateName>, int> states;  // by owning unit and name: program states
 
@@ -58,11 +57,10 @@ struct StageActions {
   ActionContext& all;
   int number;
   std::map<BufferKey, int> buffers;  // program buffers
-  struct Channel {
-    int peer;                  // the receiving stage
-    std::vector<int> buffers;  // that are on their way, in order
+  struct Sending {
+    int buffer, peer;
   };
-  std::map<int, Channel> in_flight = {};
+  std::map<int, Sending> sending = {};  // by channel
 };
 
 using WantedInputs = std::vector<std::pair<int, int>>;  // body and version
@@ -85,7 +83,7 @@ Action& run_body(StageActions& s, int body, int unit, int micro_batch, const Inp
 void feed(StageActions& s, BufferScope scope, int index, int micro_batch,
           const WantedInputs& wanted);
 
-// Sends start at once; a send beyond the limit first waits for the oldest of its channel.
+// Waits for the send before it on its channel, then starts.
 void send(StageActions& s, int buffer, int peer, int channel);
 void receive(StageActions& s, int buffer, int micro_batch, int peer, int channel);
 void wait_for_all_sends(StageActions& s);

@@ -94,29 +94,15 @@ std::vector<TensorSource> sources_of(Job& job, char kind) {
   return out;
 }
 
-void restore_states(Job& job, char kind, const SafeTensors& file) {
+void restore_states(Job& job, char kind, const std::vector<SafeTensors>& files) {
   std::set<std::string> used;
-  for_each_state(
-      job, kind, [&](int index, const std::vector<std::string>& names, const Param& param) {
-        const std::vector<int64_t> shape = published_shape(param);
-        std::vector<double> data;
-        for (const std::string& name : names) {
-          if (file.info(name).shape != shape) {
-            throw Error(fmt::format("tensor {} has shape [{}], the model needs [{}]", name,
-                                    fmt::join(file.info(name).shape, ", "), fmt::join(shape, ", ")),
-                        file.path());
-          }
-          const std::vector<double> x = file.doubles(name);
-          data.insert(data.end(), x.begin(), x.end());
-          used.insert(name);
-        }
-        set_state(*job.train().executor, index,
-                  [&](int64_t i) { return data[static_cast<size_t>(i)]; });
-      });
-  for (const std::string& name : file.names()) {
-    if (!used.count(name))
-      throw Error(fmt::format("tensor {} has no place in the model", name), file.path());
-  }
+  for_each_state(job, kind,
+                 [&](int index, const std::vector<std::string>& names, const Param& param) {
+                   const std::vector<double> data = read_published(files, names, param, used);
+                   set_state(*job.train().executor, index,
+                             [&](int64_t i) { return data[static_cast<size_t>(i)]; });
+                 });
+  refuse_unused(files, used);
 }
 
 bool within(const std::string& key, const std::string& above) {
@@ -197,7 +183,7 @@ void restore_run(Job& job, const fs::path& checkpoint) {
         checkpoint.string(), fmt::join(wrong, "\n  ")));
   }
   for (const StateFile& f : kStateFiles)
-    restore_states(job, f.kind, SafeTensors::open(checkpoint / f.name));
+    restore_states(job, f.kind, {SafeTensors::open(checkpoint / f.name)});
 }
 
 void check_same_run(const Manifest& saved, const Manifest& now,

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "ir/sequence.h"
+#include "train/model_folder.h"
 
 namespace myriad {
 
@@ -275,32 +276,12 @@ void Job::initialise_moments() {
 
 void Job::load(const std::vector<SafeTensors>& files) {
   std::set<std::string> used;
+  if (config_.model.tied) used.insert("lm_head.weight");  // where it is there, it is a copy
   for_each_parameter([&](const std::vector<std::string>& names, const Param& p, int index) {
-    const int64_t part = elements_of(p) / static_cast<int64_t>(names.size());
-    std::vector<double> data;
-    for (const std::string& name : names) {
-      const auto file = std::find_if(files.begin(), files.end(),
-                                     [&](const SafeTensors& f) { return f.has(name); });
-      if (file == files.end())
-        throw Error(fmt::format("no tensor {}", name), files.empty() ? "weights" : files[0].path());
-      if (file->info(name).elements() != part) {
-        throw Error(fmt::format("tensor {} has {} elements, the model needs {}", name,
-                                file->info(name).elements(), part),
-                    file->path());
-      }
-      const std::vector<double> x = file->doubles(name);
-      data.insert(data.end(), x.begin(), x.end());
-      used.insert(name);
-    }
+    const std::vector<double> data = read_published(files, names, p, used);
     set_state(*base().executor, index, [&](int64_t i) { return data[static_cast<size_t>(i)]; });
   });
-  for (const SafeTensors& f : files) {
-    for (const std::string& name : f.names()) {
-      const bool head_copy = config_.model.tied && name == "lm_head.weight";
-      if (!used.count(name) && !head_copy)
-        throw Error(fmt::format("tensor {} has no place in the model", name), f.path());
-    }
-  }
+  refuse_unused(files, used);
 }
 
 std::vector<std::string> Job::parameters() const {

@@ -12,6 +12,7 @@
 #include "ir/print.h"
 #include "plan/predict.h"
 #include "train/forecast.h"
+#include "train/model_folder.h"
 
 namespace myriad {
 namespace {
@@ -102,6 +103,43 @@ TEST(Job, InitialisedAlikeUnderAnyLayout) {
   ASSERT_EQ(one.parameters(), many.parameters());
   for (const std::string& name : one.parameters())
     EXPECT_EQ(one.parameter(name), many.parameter(name)) << name;
+}
+
+// A matrix with as many elements but another shape is not the model's: its bits mean something
+// else.
+TEST(Job, ATransposedWeightIsRefused) {
+  Pool pool(1);
+  Job job(config_of({}), pool);
+  job.initialise(1);
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "transposed";
+  std::filesystem::create_directories(folder);
+  write_weights(job, folder / "right.safetensors");
+  const SafeTensors right = SafeTensors::open(folder / "right.safetensors");
+  EXPECT_NO_THROW(job.load({right}));
+
+  const std::string name = "model.layers.1.self_attn.q_proj.weight";
+  ASSERT_EQ(right.info(name).shape, (std::vector<int64_t>{24, 12}));
+  std::vector<std::vector<std::byte>> bytes;
+  for (const std::string& n : right.names()) bytes.push_back(right.bytes(n));
+  std::vector<TensorEntry> entries;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const std::string& n = right.names()[i];
+    entries.push_back({.name = n,
+                       .type = Stored::f32,
+                       .shape = n == name ? std::vector<int64_t>{12, 24} : right.info(n).shape,
+                       .bytes = bytes[i]});
+  }
+  ASSERT_TRUE(write_safetensors(folder / "wrong.safetensors", entries).ok());
+  try {
+    job.load({SafeTensors::open(folder / "wrong.safetensors")});
+    ADD_FAILURE() << "loaded";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("tensor " + name +
+                                         " has shape [12, 24], the model needs [24, 12]"),
+              std::string::npos)
+        << e.what();
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Job, AStepWithoutTargetsLeavesEverythingUntouched) {

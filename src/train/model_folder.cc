@@ -1,5 +1,6 @@
 #include "train/model_folder.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -24,6 +25,38 @@ std::vector<int64_t> published_shape(const Param& param) {
     joined = !hidden;
   }
   return shape;
+}
+
+std::vector<double> read_published(const std::vector<SafeTensors>& files,
+                                   const std::vector<std::string>& names, const Param& param,
+                                   std::set<std::string>& used) {
+  const std::vector<int64_t> shape = published_shape(param);
+  std::vector<double> data;
+  for (const std::string& name : names) {
+    const auto file =
+        std::find_if(files.begin(), files.end(), [&](const SafeTensors& f) { return f.has(name); });
+    if (file == files.end())
+      throw Error(fmt::format("no tensor {}", name), files.empty() ? "weights" : files[0].path());
+    const std::vector<int64_t>& found = file->info(name).shape;
+    if (found != shape) {
+      throw Error(fmt::format("tensor {} has shape [{}], the model needs [{}]", name,
+                              fmt::join(found, ", "), fmt::join(shape, ", ")),
+                  file->path());
+    }
+    const std::vector<double> x = file->doubles(name);
+    data.insert(data.end(), x.begin(), x.end());
+    used.insert(name);
+  }
+  return data;
+}
+
+void refuse_unused(const std::vector<SafeTensors>& files, const std::set<std::string>& used) {
+  for (const SafeTensors& f : files) {
+    for (const std::string& name : f.names()) {
+      if (!used.contains(name))
+        throw Error(fmt::format("tensor {} has no place in the model", name), f.path());
+    }
+  }
 }
 
 void write_weights(const Job& job, const std::filesystem::path& path) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "ckpt/safetensors.h"
@@ -24,5 +26,14 @@ ModelConfig read_model_config(const std::filesystem::path& path);  // of a confi
 
 // Of a parameter in checkpoints. Labels other than the hidden one (d) are one dim there.
 std::vector<int64_t> published_shape(const Param& param);
+
+// The elements of one state, read from the tensors `names` that hold it in order (one, or one an
+// expert), whichever file has each; adds the names to `used`. Throws Error naming file and tensor
+// where one is missing or does not have the shape of `param`: a transposed matrix is refused.
+std::vector<double> read_published(const std::vector<SafeTensors>& files,
+                                   const std::vector<std::string>& names, const Param& param,
+                                   std::set<std::string>& used);
+// Throws Error naming file and tensor if `files` hold a tensor that is not in `used`.
+void refuse_unused(const std::vector<SafeTensors>& files, const std::set<std::string>& used);
 
 }  // namespace myriad

@@ -1,5 +1,6 @@
 // The layouts of a program as a table that reads back: `list_layouts` collects an entry for each
-// state and for each value of each body, `show` prints them, `parse_layouts` reads what was printed.
+// state and for each value of each body, `show` prints them, `parse_layouts` reads what was
+// printed.
 #include "train/show_layout.h"
 
 #include <algorithm>

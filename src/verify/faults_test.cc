@@ -107,8 +107,7 @@ TEST(Faults, GradientScaledByMicroBatches) {
 TEST(Faults, AccumulationOverwrites) {
   const auto overwrite = [](Program& p) {
     for_actions(p, [&](Action& a) {
-      const bool backward =
-          a.act == Act::run && is_backward(p.bodies[a.body].role);
+      const bool backward = a.act == Act::run && is_backward(p.bodies[a.body].role);
       a.first |= backward;
     });
   };

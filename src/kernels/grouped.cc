@@ -117,7 +117,7 @@ KernelStatus run_grouped(const KernelCall& call, DType real, const Kernels& kern
     each.meter = nullptr;  // counted before, on the thread of the rank
     each.pool = pool;
     const KernelStatus ended = choice.run(each);
-    if (ended != KernelStatus::ok) status = ended;
+    if (ended != KernelStatus::ok) status.store(ended);
   };
   const auto shared = [&](const KernelCall& each) {
     int64_t n = 1;

@@ -159,5 +159,46 @@ TEST(CheckFlight, TheResultLiesWhereItWasReceived) {
   EXPECT_EQ(plan.peak_bytes, 256);  // and w/new
 }
 
+// What `begin` sends from is its own, but `other` runs before the transfer is finished.
+TEST(CheckFlight, TheSourceKeepsItsMemoryUntilTheFinish) {
+  const Program p = parse_program(R"(program stages 1
+mesh dp 2
+graph 0 f32
+  value x "d" 6 f32
+  value twice "d" 6 f32
+body begin piece 0 graph 0
+  inputs v0 x [sum:dp]
+  op 0 twice = add "d,d->d" (x, x) [d=6]
+  v1 twice [sum:dp] = run 0 (v0, v0)
+  v2 twice [whole] in_flight = start all_reduce [dp] (v1)
+  outputs v2
+body other piece 0 graph 0
+  inputs v0 x [sum:dp]
+  op 0 twice = add "d,d->d" (x, x) [d=6]
+  v1 twice [sum:dp] = run 0 (v0, v0)
+  outputs v1
+body end piece 0 graph 0
+  inputs v0 twice [whole] in_flight
+  v1 twice [whole] = finish all_reduce [dp] (v0)
+  outputs v1
+buffer x of begin v0
+buffer sum of begin v2
+buffer more of other v1
+buffer y of end v1
+stage 0
+  feed -> (x)
+  run begin (x) -> (sum)
+  run other (x) -> (more)
+  run end (sum) -> (y)
+)");
+  check_program(p);
+  const MemoryPlan plan = plan_memory(p, 0, {});
+  const int64_t source = plan.actions[1].versions[1];
+  EXPECT_NE(plan.buffers[2], source);
+  EXPECT_NE(plan.buffers[1], source);
+  EXPECT_EQ(plan.buffers[3], plan.buffers[1]) << "finished in place";
+  EXPECT_EQ(plan.peak_bytes, 4 * 64);  // x, the source, the sum, and what `other` makes
+}
+
 }  // namespace
 }  // namespace myriad

@@ -27,7 +27,10 @@ runs() {  # BINARY OUT
     "$myriad" verify golden "$golden" -s layout.dp=2 -s layout.tp=2 --json >"$out/golden_$(basename "$golden").json" 2>&1 || true
     "$myriad" verify golden "$golden" --json >"$out/golden_one_$(basename "$golden").json" 2>&1 || true
   done
-  "$myriad" verify predictions --json >"$out/predictions.json" 2>&1 || true
+  local table
+  for table in tests/predictions/*.csv; do
+    "$myriad" verify predictions "$table" --json >"$out/predictions_$(basename "$table").json" 2>&1 || true
+  done
   "$myriad" verify layouts --max-ranks 4 --json >"$out/layouts.json" 2>&1 || true
   local run
   for run in telechat2-115b telechat2-39b dense-1.2t; do

@@ -52,12 +52,9 @@ def plain(x):
     return [plain(v) for v in x] if isinstance(x, list) else x
 def text(path):
     if path.suffix == ".safetensors": return hashlib.sha256(path.read_bytes()).hexdigest()
-    try:
-        lines = path.read_text().splitlines()
-        if path.suffix == ".json" and "simulate" not in path.name: return [json.dumps(plain(json.loads(path.read_text())), sort_keys=True)]
-        return [json.dumps(plain(json.loads(l)), sort_keys=True) if l.startswith("{") else l for l in lines]
-    except ValueError:
-        return [json.dumps(plain(json.loads(l)), sort_keys=True) if l.startswith("{") else l for l in lines]
+    lines = path.read_text().splitlines()
+    if path.name.startswith(("simulate", "predictions")): return lines  # no clock: all is predicted
+    return [json.dumps(plain(json.loads(l)), sort_keys=True) if l.startswith("{") else l for l in lines]
 different = compared = 0
 for a in sorted(old.rglob("*")):
     if a.suffix not in (".safetensors", ".json", ".jsonl") or a.name.startswith("timeline"): continue

@@ -54,7 +54,10 @@ def text(path):
     if path.suffix == ".safetensors": return hashlib.sha256(path.read_bytes()).hexdigest()
     lines = path.read_text().splitlines()
     if path.name.startswith(("simulate", "predictions")): return lines  # no clock: all is predicted
-    return [json.dumps(plain(json.loads(l)), sort_keys=True) if l.startswith("{") else l for l in lines]
+    try:
+        return json.dumps(plain(json.loads(path.read_text())), sort_keys=True, indent=0).splitlines()
+    except ValueError:
+        return [json.dumps(plain(json.loads(l)), sort_keys=True) if l.startswith("{") else l for l in lines]
 different = compared = 0
 for a in sorted(old.rglob("*")):
     if a.suffix not in (".safetensors", ".json", ".jsonl") or a.name.startswith("timeline"): continue

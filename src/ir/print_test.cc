@@ -326,7 +326,7 @@ class Seen {
   template <class T>
   void see(const T& x) {
     if constexpr (HasFields<T>) {
-      static const T fresh{};
+      static const T fresh = T();
       for_each_field<T>([&](auto field) {
         fields_[key<T>(field.name)] |= !difference(x.*field.at, fresh.*field.at).empty();
         see(x.*field.at);

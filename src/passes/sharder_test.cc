@@ -629,7 +629,9 @@ TEST(Sharder, TheMemoryAnswersAsTheSearchDoes) {
       const auto fresh = search(mesh, memory.costs, q);
       const Decision* known = decide(mesh, memory, q);
       ASSERT_EQ(fresh.has_value(), known != nullptr);
-      if (fresh) EXPECT_EQ(*known, *fresh);
+      if (fresh) {
+        EXPECT_EQ(*known, *fresh);
+      }
     }
     EXPECT_EQ(memory.decisions.size(), questions.size());
   }

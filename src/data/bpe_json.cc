@@ -19,7 +19,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kMostIds = int64_t{1} << 22;
 
-// In this order, where no other file tells: names of the mark that ends a text.
+// Names of the token that ends a text, tried in this order where no other file names it.
 constexpr std::array kEndOfTextNames = {
     "<|endoftext|>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>",
     "[EOS]"};
@@ -46,7 +46,7 @@ struct Reader {
   }
 };
 
-// A part that must be off: absent, null or one of the values told.
+// A part that must be off: absent, null or one of the given values.
 void check_off(const Reader& reader, const char* pointer, std::initializer_list<Json> off = {}) {
   const Json& found = reader.value(pointer);
   if (found.is_null() || std::find(off.begin(), off.end(), found) != off.end()) return;

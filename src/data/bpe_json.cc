@@ -1,4 +1,9 @@
-// Reading and writing of Hugging Face's tokenizer.json.
+// Reads and writes Hugging Face's tokenizer.json. A setting that would change the tokens and is not
+// supported is refused with its key, so a file that loads tokenises as it does elsewhere.
+// Normaliser, pre-tokenizer, post-processor and decoder are kept as JSON texts, and save() writes
+// them back as they were read; bpe_settings.cc says what they mean. Tokens are named in the byte
+// alphabet (byte_alphabet.h), except those whose name is not made of its characters. Read
+// Bpe::parse first.
 
 #include <algorithm>
 #include <array>

@@ -1,3 +1,10 @@
+// Changes to the disk, each through Env::before, and checksums of what is written. A test's Env can
+// refuse a change or end the process there, and thereby reach every state that a crash can leave;
+// this is why removal asks for each entry, the inner ones first, and why NewFile asks for each
+// piece of at most 1 MiB. NewFile keeps its first fault and ignores later calls, so that callers
+// write without checks and ask once, in finish(). Short writes and interrupted calls are repeated.
+// Read Env::rename for the pattern, then NewFile::write.
+
 #include "base/env.h"
 
 #include <fcntl.h>
@@ -53,7 +60,7 @@ Outcome Env::rename(const fs::path& from, const fs::path& to) {
   if (Outcome o = before(DiskCall::rename, from); !o.ok())
     return refused(from, "renamed", o.reason);
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
-  // File systems without the flag.
+  // Some file systems do not know the flag.
   if (errno == EINVAL && !fs::exists(to) && ::rename(from.c_str(), to.c_str()) == 0) return {};
   return refused(from, "renamed");
 }

@@ -1,3 +1,12 @@
+// The workers behind Pool::run and parallel_for. Workers enter a run or a parallel_for through a
+// Gate, which also tells the caller when the last one has left; after that, the caller's tasks or
+// its function may end. A task's state changes by compare-and-swap, so one worker at a time resumes
+// it, and acquire and release hand what it wrote to the next. A stall is reported only if every
+// worker in the run has completed a whole round of the tasks long after the last progress; a worker
+// inside a long resume has not. A parallel_for takes one of 64 slots, offers it to idle workers and
+// works itself, so it ends even if nobody helps; without a free slot it is a plain loop. Read Gate
+// first, then Impl::work and Pool::share.
+
 #include "base/pool.h"
 
 #include <algorithm>
@@ -71,7 +80,7 @@ class Gate {
   std::atomic<int> inside_{0};
 };
 
-// The first exception wins.
+// Keeps the first exception of the workers, for the caller to throw again.
 struct Fault {
   std::atomic<bool> set{false};
   std::exception_ptr error;
@@ -227,8 +236,8 @@ void Pool::Impl::start(std::span<Task* const> list, double stall_seconds) {
   wake();
 }
 
-// Resumes task `at` if nobody else has it; tells whether it advanced. The first time counts as
-// such.
+// Resumes task `at` if no other worker has it, and returns whether it advanced. The first time it
+// is resumed counts as an advance.
 bool Pool::Impl::resume(int64_t at, Seat& seat) {
   auto& state = places[at].state;
   uint8_t was = state.load(std::memory_order_relaxed);

@@ -12,7 +12,8 @@ namespace {
 sigset_t g_before;  // mask of the first thread that called block_signals
 bool g_blocked = false;
 
-// Wakes the thread when it is to end. Should somebody else send it, it acts as it always does.
+// Wakes the thread when it is to end. If another process sends this signal, it has its usual
+// effect.
 const int kWake = SIGURG;
 
 sigset_t only(int signal) {
@@ -22,8 +23,8 @@ sigset_t only(int signal) {
   return set;
 }
 
-// The kernel's own action, which may end the process: for this the signal is raised again where it
-// is open.
+// Takes the kernel's own action, which may end the process, by raising the signal again while it is
+// not blocked.
 void act_by_default(int signal) {
   const sigset_t open = only(signal);
   pthread_sigmask(SIG_UNBLOCK, &open, nullptr);

@@ -1,3 +1,11 @@
+// Strict reading of YAML on top of yaml-cpp. yaml-cpp only parses: which scalars are numbers, flags
+// or null is decided here from their text, so that 1x is no number and "1" in quotes is text.
+// YamlFile remembers which keys an override set; place() looks a key up there, then its parents,
+// and then takes the line of the node, so that each error points at what the user wrote. Copies of
+// a YAML::Node are references: to assign one would overwrite the tree, so override_with descends
+// with reset(), and YamlMap::node asks a const node, because [] on another may insert keys. Read
+// YamlMap's constructor first, then refuse.
+
 #include "base/yaml.h"
 
 #include <algorithm>
@@ -11,7 +19,7 @@ namespace myriad {
 
 namespace {
 
-// Of 1-edits: insert, remove, replace.
+// The least number of insertions, removals and replacements of one character that make b of a.
 size_t edits(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -182,7 +190,7 @@ bool YamlMap::has(const std::string& key) const { return !is_null(node(key)); }
 YAML::Node YamlMap::node(const std::string& key) const {
   const YAML::Node& n = node_;
   if (n.IsMap() && n[key].IsDefined()) return n[key];
-  return YAML::Node(YAML::NodeType::Undefined);  // unlike yaml-cpp's own, it may be asked
+  return YAML::Node(YAML::NodeType::Undefined);  // yaml-cpp's own throws when asked for its type
 }
 
 std::string YamlMap::place(const std::string& key) const {

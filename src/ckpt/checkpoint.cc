@@ -1,3 +1,11 @@
+// Saves, finds, prunes and checks the checkpoint folders of a run. A save writes all files and,
+// last, the manifest into `step-N.part`, flushes them and then renames the folder, so a folder
+// named `step-N` is whole whenever the process dies; a step that is saved again changes places with
+// its old folder in one call. Pruning renames a folder to `.old` before it removes any file, and
+// the next save removes what is left under either ending. The manifest has only one legal text, and
+// reading it means writing it again and comparing the bytes, which checks its own checksum as well.
+// Read save_checkpoint first, then damage.
+
 #include "ckpt/checkpoint.h"
 
 #include <algorithm>
@@ -22,7 +30,7 @@ fs::path folder_of(const fs::path& run, int64_t step) {
   return run / "checkpoints" / fmt::format("{}{:08}", kPrefix, step);
 }
 
-// -1: not the name of a whole checkpoint.
+// The step in the name of a whole checkpoint's folder, or -1 if the name is not such a one.
 int64_t step_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return -1;
   const char *begin = name.data() + std::strlen(kPrefix), *end = name.data() + name.size();
@@ -76,7 +84,8 @@ Outcome write_part(Env& env, const fs::path& part, Manifest& manifest,
   return env.flush(part);
 }
 
-// Renamed first: a folder that is being removed must not look whole.
+// Removes all but the newest `keep` checkpoints. Each is renamed first, because a folder that is
+// being removed must not look whole.
 Outcome prune(Env& env, const fs::path& run, int keep) {
   const std::vector<Checkpoint> all = checkpoints_of(run);
   const int remove = keep > 0 ? static_cast<int>(std::ssize(all)) - keep : 0;
@@ -148,7 +157,7 @@ Outcome save_checkpoint(Env& env, const fs::path& run, Manifest manifest,
   if (o.ok()) o = write_part(env, part, manifest, files);
   if (o.ok()) o = again ? env.exchange(part, folder) : env.rename(part, folder);
   if (!o.ok()) {
-    std::error_code ignored;  // the fault that is told is the first one
+    std::error_code ignored;  // the fault that is reported is the first one
     fs::remove_all(part, ignored);
     return o;
   }

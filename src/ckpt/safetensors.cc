@@ -1,3 +1,11 @@
+// Reading of safetensors files that may be damaged or hostile. Opening parses and checks the header
+// only; data is read on demand with pread, which has no shared position, so several threads may
+// read one file. Nothing in the header is used before it is checked: its length is bounded before
+// memory is allocated for it, products of dimensions cannot overflow, and each range must be as
+// long as type and shape say. The tensors, sorted by offset, must then follow each other without
+// gap or overlap to the end of the file, so that every byte belongs to exactly one tensor. Read
+// SafeTensors::open first, then parse_tensor.
+
 #include "ckpt/safetensors.h"
 
 #include <fcntl.h>
@@ -52,7 +60,7 @@ std::string shown(const json& value) {
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 
-// nullopt: more than 2^63 - 1.
+// The bytes that elements of this type and shape take, or nullopt if they are more than 2^63 - 1.
 std::optional<uint64_t> bytes_needed(Stored type, std::span<const int64_t> shape) {
   int64_t n = bytes_of(type);
   for (int64_t d : shape) {
@@ -64,7 +72,7 @@ std::optional<uint64_t> bytes_needed(Stored type, std::span<const int64_t> shape
   return static_cast<uint64_t>(n);
 }
 
-// JSON takes the last of two equal names; here they are refused.
+// The JSON parser keeps the last of two equal names without a word; here they are refused.
 json parse_header(const std::string& text, const std::string& path) {
   std::vector<std::set<std::string>> open;
   std::string twice;
@@ -105,7 +113,7 @@ std::vector<int64_t> parse_integers(const json& j, const std::string& what,
   return out;
 }
 
-// data: where the data begins, end: of the file.
+// `data` is the offset in the file at which the tensors' data begins, `end` the file's length.
 TensorInfo parse_tensor(const std::string& name, const json& j, uint64_t data, uint64_t end,
                         const std::string& path) {
   const std::string tensor = fmt::format("tensor {}", shown(json(name)));
@@ -196,7 +204,8 @@ struct SafeTensors::File {
   File(const File&) = delete;
   const int descriptor;
 
-  // False: the file ends before; errno is 0 then, else the system's reason.
+  // Returns false if the file ends too early, and errno is then 0, or if the system refuses, and
+  // errno is then its reason.
   bool read(uint64_t offset, std::span<std::byte> to) const {
     while (!to.empty()) {
       errno = 0;

@@ -1,3 +1,11 @@
+// Writing of safetensors files. The header needs only names, types and shapes, so every offset is
+// known before any data is there: the same header serves tensors in memory (write_safetensors) and
+// tensors that are made one at a time (stream_safetensors), and equal tensors give equal bytes
+// either way. Sorting by element size, largest first, after a header padded to 8 bytes keeps each
+// tensor aligned without gaps, which the format forbids. write_safetensors writes under another
+// name, syncs and renames, so a reader finds the old file or the whole new one. Read header_of
+// first.
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -35,7 +43,7 @@ Order<T> in_file_order(std::span<const T> entries) {
   return order;
 }
 
-// Padded with spaces, so that the data begins at a multiple of 8.
+// The header's text, padded with spaces so that the data begins at a multiple of 8.
 template <typename T>
 std::string header_of(const Order<T>& order) {
   nlohmann::ordered_json header;

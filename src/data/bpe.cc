@@ -1,3 +1,12 @@
+// Encoding and decoding by byte-level BPE. Merges never cross words, so a text is normalised and
+// cut into words, and each word is encoded alone; each thread caches the tokens of short words.
+// encode_word keeps every pair of neighbours that has a merge in a heap, ordered by rank and then
+// by place, and proposes the two new pairs that each merge creates. A candidate is valid if its two
+// symbols are still neighbours with the ids of its merge; others are skipped. So the first valid
+// one is the lowest rank, leftmost, which is the definition of BPE, in n log n time instead of n
+// squared. Read encode_normalized first. Training is in bpe_train.cc, tokenizer.json in bpe_json.cc
+// and bpe_settings.cc.
+
 #include "data/bpe.h"
 
 #include <xxhash.h>
@@ -45,7 +54,7 @@ struct WordCache {
   }
 };
 
-// Each addition seeds the next.
+// A hash of several parts: the hash of those so far is the seed for the next.
 struct Digest {
   uint64_t value = 0;
   void add(const void* bytes, size_t size) { value = XXH3_64bits_withSeed(bytes, size, value); }
@@ -56,7 +65,8 @@ struct Digest {
   }
 };
 
-// May stand in UTF-8: the others are in no text, and some vocabularies leave them out.
+// Whether UTF-8 text can hold the byte. Some vocabularies have no token for the bytes that it
+// cannot.
 bool in_utf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
 
 }  // namespace

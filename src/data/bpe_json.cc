@@ -1,4 +1,9 @@
-// Reading and writing of Hugging Face's tokenizer.json.
+// Reads and writes Hugging Face's tokenizer.json. A setting that would change the tokens and is not
+// supported is refused with its key, so a file that loads tokenises as it does elsewhere.
+// Normaliser, pre-tokenizer, post-processor and decoder are kept as JSON texts, and save() writes
+// them back as they were read; bpe_settings.cc says what they mean. Tokens are named in the byte
+// alphabet (byte_alphabet.h), except those whose name is not made of its characters. Read
+// Bpe::parse first.
 
 #include <algorithm>
 #include <array>
@@ -19,7 +24,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kMostIds = int64_t{1} << 22;
 
-// In this order, where no other file tells: names of the mark that ends a text.
+// Names of the token that ends a text, tried in this order where no other file names it.
 constexpr std::array kEndOfTextNames = {
     "<|endoftext|>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>",
     "[EOS]"};
@@ -46,7 +51,7 @@ struct Reader {
   }
 };
 
-// A part that must be off: absent, null or one of the values told.
+// A part that must be off: absent, null or one of the given values.
 void check_off(const Reader& reader, const char* pointer, std::initializer_list<Json> off = {}) {
   const Json& found = reader.value(pointer);
   if (found.is_null() || std::find(off.begin(), off.end(), found) != off.end()) return;

@@ -1,4 +1,8 @@
-// What a tokenizer.json says about normalising and cutting texts, and what of it is supported.
+// What a tokenizer.json says about normalising and cutting texts. Every pre-tokenizer that is
+// supported becomes a Split, a regular expression with a behaviour, so the encoder needs only one
+// mechanism; any other is refused with its key. ByteLevel must come last, because it spells bytes
+// as characters of its own alphabet and a later pattern would see those; here words stay bytes,
+// which gives the same tokens. Read read_settings first, then read_pre_tokenizer.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,7 +21,7 @@ constexpr const char* kTrainedPattern =
     R"('(?:[sdmtSDMT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// Rust's \w, which has the two joiners besides.
+// Hugging Face's pattern means Rust's \w, which also holds the two joiners.
 constexpr const char* kWhitespacePattern = R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)";
 constexpr const char* kPunctuationPattern = R"([\p{P}$+<=>\^`|~])";
 

@@ -1,5 +1,11 @@
-// Learning of merges: an index from each pair to the places where it stands, and a heap of pairs by
-// count.
+// Learns the merges of a byte-level BPE from documents. Distinct words are kept once, with their
+// number of occurrences. An index gives for each pair of neighbouring symbols its count and its
+// places, and a heap orders the pairs by count, so that a merge touches only the places of its
+// pair. Heap entries may be out of date, but only in one direction: a merge makes new pairs solely
+// with its own new id, so the count of a pair that is in the heap can only fall. An entry whose
+// count has fallen goes back with the true one, and one whose count is true is the greatest of all.
+// The result depends on counts and ids alone, not on the order of documents or words. Read
+// Trainer::step first.
 
 #include <xxhash.h>
 
@@ -46,7 +52,7 @@ struct PairPlaces {
 struct Candidate {
   int64_t count;
   uint64_t pair;
-  // Less: later in the heap. The highest count first, then the lowest pair.
+  // The heap gives its greatest element first: the highest count, among equals the lowest pair.
   bool operator<(const Candidate& b) const {
     return count != b.count ? count < b.count : pair > b.pair;
   }

@@ -1,3 +1,10 @@
+// Reads documents from .jsonl and .txt files, and splits them into training and held-out. Files of
+// a folder are sorted by path, as the order in which a file system lists them is arbitrary. Errors
+// name the line and the byte in the uncompressed text; the JSON parser sees one line at a time, so
+// its own position is replaced. All text is UTF-8 afterwards: the JSON parser refuses ill-formed
+// strings, and plain texts are checked here. The side of a document depends on a hash of its text
+// alone, so adding files to a corpus moves no document. Read read_one first.
+
 #include "data/corpus.h"
 
 #include <xxhash.h>
@@ -25,14 +32,14 @@ std::string optional_string(const nlohmann::json& line, const char* key, const s
   return found->get<std::string>();
 }
 
-// The parser's own words without where it thinks it is: it sees one line only.
+// The parser's message without the position that it names, because it sees one line only.
 std::string reason_of(const nlohmann::json::parse_error& e) {
   const std::string what = e.what();
   const size_t column = what.find("column "), colon = what.find(": ", column);
   return column == std::string::npos || colon == std::string::npos ? what : what.substr(colon + 2);
 }
 
-// offset: of the line in the file.
+// `offset` is where the line begins in the file.
 Document parse_line(std::string_view text, const std::string& where, size_t offset) {
   nlohmann::json line;
   try {
@@ -58,14 +65,14 @@ std::string contents(const fs::path& path) {
   return bytes;
 }
 
-// ".jsonl" or ".txt", whether it is compressed or not; empty: no file of a corpus.
+// ".jsonl" or ".txt", whether the file is compressed or not; empty if a corpus has no such files.
 std::string kind_of(fs::path path) {
   if (path.extension() == ".gz" || path.extension() == ".zst") path.replace_extension();
   const std::string kind = path.extension();
   return kind == ".jsonl" || kind == ".txt" ? kind : "";
 }
 
-// source: of a plain text.
+// `source` is given to a plain text; the lines of a .jsonl file name their own.
 void read_one(const fs::path& path, const std::string& source, std::vector<Document>& documents) {
   std::string bytes = contents(path);
   if (kind_of(path) == ".txt") {

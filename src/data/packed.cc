@@ -1,3 +1,11 @@
+// Writes and opens packed files of tokens. The writer streams tokens in blocks that it checksums,
+// keeps the index in memory until the end, and replaces the blank header only when all else has
+// been written; a file that was cut short has no valid header, and under its final name no
+// unfinished file appears at all. The reader maps the file and checks all of it once, in an order
+// in which no check relies on what is not yet checked: magic and version, the header's checksum,
+// the sizes, the block checksums, the index. After that, a document's bounds need no check. Read
+// layout_of first, then PackedFile::open.
+
 #include "data/packed.h"
 
 #include <fcntl.h>
@@ -60,7 +68,7 @@ void check_header(const std::filesystem::path& path, const PackedHeader& header,
     refuse(path, offsetof(PackedHeader, token_bytes),
            fmt::format("tokens of {} bytes; this program reads 4", header.token_bytes));
   }
-  // Before any product of the two, which could wrap around.
+  // This comes before the two are multiplied, because a product could wrap around.
   if (header.tokens > size / 4 || header.documents > size / 16) {
     refuse(path, size,
            fmt::format("cut short: {} bytes do not hold {} tokens of {} documents", size,
@@ -89,7 +97,8 @@ void check_blocks(const std::filesystem::path& path, const PackedHeader& header,
   }
 }
 
-// Whole checksums do not make a sound index: a faulty writer could have signed it.
+// Checksums that match do not prove the index sound: a faulty writer could have computed them from
+// a wrong one.
 void check_index(const std::filesystem::path& path, const PackedHeader& header,
                  std::span<const uint64_t> index) {
   const uint64_t offset = layout_of(header).index;

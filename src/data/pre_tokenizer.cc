@@ -1,3 +1,11 @@
+// Cuts a text into words by a list of regular expressions. ICU matches UTF-16, but tokens are made
+// of bytes, so Utf16 keeps for each unit the byte at which its character begins; words are then
+// views of the original bytes, and ill-formed bytes (matched as U+FFFF) reach the encoder
+// unchanged. Each split cuts the pieces that the one before left, and a matcher is confined to one
+// piece at a time, so that look-around does not see beyond it, as in Hugging Face's tokenizers.
+// ICU's matchers have state: each thread clones its own, and finds them by a number instead of an
+// address, which a later PreTokenizer might have again. Read PreTokenizer::split first.
+
 #include "data/pre_tokenizer.h"
 
 #include <unicode/uregex.h>

@@ -1,3 +1,10 @@
+// Translates regular expressions from Oniguruma's syntax to ICU's, in one pass and without a syntax
+// tree. The two languages agree on most of what tokenizers use, and where they differ they usually
+// do so silently: the same characters match other texts. So the translation copies only what is
+// known to mean the same, rewrites what has an equal in the other language, and refuses everything
+// else; a pattern that is accepted cuts words as the tokenizer's author meant. Each branch that
+// rewrites or refuses stands for one such difference. Read Translation::run first.
+
 #include "data/regex_syntax.h"
 
 #include <unicode/uchar.h>

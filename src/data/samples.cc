@@ -1,3 +1,11 @@
+// Training and evaluation rows, made when they are asked for. An epoch's order is a sort of its
+// parts by a hash of (seed, epoch, document), so any row can be computed on any thread and after
+// any resume, without replaying the rows before it. With packing `cut`, a binary search finds the
+// document that holds the row's first pair; at the end of an epoch the row continues with the order
+// of the next. With packing `whole`, the packing depends on lengths only, and an epoch exchanges
+// only parts of equal length, so one packing serves all epochs. Read Samples::order_of first, then
+// cut_row_at and whole_row_at.
+
 #include "data/samples.h"
 
 #include <xxhash.h>
@@ -129,7 +137,8 @@ std::shared_ptr<const Samples::Order> Samples::order_of(int64_t epoch) const {
   } else {
     for (int64_t i = 0; i < file_.documents(); ++i) add({i, 0, file_.document_tokens(i)});
   }
-  // By keys, equal ones by document. Of `whole`, only parts of one length change places.
+  // Parts are sorted by key, those of equal keys by document. With packing `whole` the length comes
+  // first, so that only parts of equal length change places.
   std::sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     const auto order = [&](const std::pair<uint64_t, Part>& k) {
       return std::tuple(whole_ ? -k.second.count : 0, k.first, k.second.document, k.second.first);

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// eos_token of tokenizer_config.json: a string, or an object with its content; empty if untold.
+// eos_token of tokenizer_config.json: a string, or an object with its content; empty if absent.
 std::string end_of_text_name(const fs::path& folder) {
   const fs::path path = folder / "tokenizer_config.json";
   if (!fs::exists(path)) return "";

@@ -1,3 +1,11 @@
+// Normalisation and UTF-8 checks on top of ICU. ICU is given well-formed text only: well_formed_end
+// cuts any bytes into well-formed stretches and the ill-formed parts between them, and the
+// functions differ in what they do with those parts. To agree with Hugging Face's tokenizers,
+// normalized() leaves characters alone that are newer than the Unicode version of their tables, by
+// means of a filtered normaliser. Text that the unfiltered one finds normalised already is copied:
+// a part of normalised text is normalised as well, so the filter could change nothing. Read
+// well_formed_end first.
+
 #include "data/unicode_text.h"
 
 #include <unicode/normalizer2.h>

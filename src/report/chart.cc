@@ -1,3 +1,11 @@
+// One chart of a report as a fixed drawing. The SVG stretches with the page, which would distort
+// text, so tick labels are HTML beside it, placed by percentages of the same Frame. The page's
+// script needs no vertical scale: each point comes with its height in percent and the text to show.
+// Long curves are reduced to means of equal stretches of steps before anything is drawn, which
+// bounds the size of the page whatever the length of the run; the bold curve is a second, symmetric
+// mean whose window shrinks towards both ends, so that it is not shifted there. Read chart_html
+// first.
+
 #include "report/chart.h"
 
 #include <fmt/format.h>

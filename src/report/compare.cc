@@ -1,3 +1,9 @@
+// Two runs side by side, as a page and as text for a terminal. Both forms are made from the same
+// two lists: the configuration keys whose values differ, and the final figures that at least one of
+// the runs has. final_figures gives every figure for every run, NaN where it is missing, so the
+// lists of two runs always match row by row. In the page the curves of both runs share their axes
+// (curves_html in page.cc). Read compare_text first.
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -41,7 +47,7 @@ std::vector<Difference> figures_of(const RunFiles& a, const RunFiles& b) {
   return out;
 }
 
-// Two runs of one name are told apart by their folders.
+// Two runs of the same name get the names of their folders.
 std::string title_of(const RunFiles& run, const RunFiles& other) {
   if (run.name != other.name) return run.name;
   const auto last = [](const RunFiles& r) {

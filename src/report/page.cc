@@ -1,3 +1,11 @@
+// The sections of a run's report, in the order of report_html: key figures, curves, timelines,
+// plan, predicted against measured, samples, configuration. A run that is still in progress or was
+// stopped lacks some of its files, so missing values are normal here: figure() gives NaN and
+// text_of() gives "", which are shown as "-" or left out. All texts of a run pass through
+// escaped(), because prompts, samples and names may hold any characters. Style, script and the
+// embedded data are in page_style.cc, charts in chart.cc, timelines in timeline_view.cc. Read
+// report_html first.
+
 #include "report/page.h"
 
 #include <fmt/format.h>
@@ -167,7 +175,8 @@ std::string counted(double x) {
   return digits;
 }
 
-// exact: counted figures, which must be equal; others are times and shares.
+// With `exact` the figures are counts, which must be equal; without it they are times and shares,
+// and the row shows how far the prediction is off.
 std::string comparison_row(const std::string& name, double predicted, double measured, bool exact) {
   const auto shown = [&](double x) { return exact ? counted(x) : short_number(x); };
   std::string verdict;
@@ -238,7 +247,7 @@ std::string timelines_html(const RunFiles& run, json& data) {
   return out.empty() ? "" : "<h2>Timeline of a step</h2>\n" + out;
 }
 
-// The last ones in sight, those of before to be unfolded.
+// The samples of the last step are in sight; those of earlier steps are folded away.
 std::string samples_html(const RunFiles& run) {
   if (run.samples.empty()) return "";
   std::map<double, std::string> by_step;

@@ -1,3 +1,10 @@
+// A step's timeline as HTML, drawn from a Chrome trace. A step may have very many spans, so a row
+// has one SVG path for each kind of span instead of one element for each span. Spans narrower than
+// kThinnest have no entry for the pointer to find, and are drawn only if they are runs or feeds.
+// The trace must list a run before the waits and collectives inside it, by which their time is
+// taken from the run and counted under their own kind. The page's script names the bar under the
+// pointer from the percentages in `data`. Read timeline_html first, then shares_of.
+
 #include "report/timeline_view.h"
 
 #include <fmt/format.h>
@@ -73,7 +80,7 @@ std::map<int, Row> rows_of(const json& trace) {
   return rows;
 }
 
-// Seconds by kind, what lies inside a run taken from it.
+// Seconds by kind over all rows. What lies inside a run counts as its own kind, not as the run's.
 std::array<double, kKinds.size()> shares_of(const std::map<int, Row>& rows, double end) {
   std::array<double, kKinds.size()> seconds{};
   for (const auto& [tid, row] : rows) {

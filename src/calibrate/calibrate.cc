@@ -1,3 +1,12 @@
+// Fits the constants of a cluster to this machine, so that prices match measured times.
+//
+// The constants are found in an order that leaves little to guess: first the peak, from one large
+// product; then the rates, efficiencies and network figures, by coordinate descent on the
+// difference between the price of each step and its measured time; then what fp64 changes, with all
+// else fixed. Figures that no step shows by itself come last and directly from medians: the cost of
+// an action, the rate of a receive, and the time ranks wait for each other, which is added to the
+// latencies; then the share of a rank's work that idle workers can take over. Read
+// docs/calibrate.md for what the constants mean, then calibrate() at the end.
 #include "calibrate/calibrate.h"
 
 #include <unistd.h>
@@ -45,7 +54,8 @@ Pricing pricing_of(const char* dtype) {
           .scores = {}};
 }
 
-// Mean over programs of the errors of their steps over their time.
+// For each program the sum of the errors of all steps over the sum of their times; the mean of that
+// over the programs.
 double loss(const std::vector<TimedProgram>& programs, const char* dtype, const Cluster& c) {
   double sum = 0;
   for (const TimedProgram& t : programs) {

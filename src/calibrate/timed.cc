@@ -1,3 +1,12 @@
+// Runs small programs on this machine and reports how long each of their steps took.
+//
+// One worker runs all ranks, so the time of a step is all of its work: no idle worker helps with
+// it. Each program is stepped alternately with the stopwatch and without it. The timed steps give a
+// median for every step of every body, less what the stopwatch itself costs, which is the time of
+// steps that do nothing but read. The untimed steps give the time of a whole step; what the timed
+// parts do not explain is divided among collectives and receives as the cost of waiting. Read
+// calibrate/timed.h, then time_programs at the end; Notes holds the figures and Notes::fill
+// evaluates them.
 #include "calibrate/timed.h"
 
 #include <time.h>
@@ -39,7 +48,7 @@ JobConfig job(DType real, const Widths& w, const Plan& plan, int64_t rows, int64
           .kernels = KernelSet::fast};
 }
 
-// Widths from 64 to 512, so that products, norms and exchanges of several sizes are seen.
+// The widths go from 64 to 512, so that products, norms and exchanges of several sizes occur.
 std::vector<JobConfig> programs(DType real) {
   std::vector<JobConfig> all = {job(real, {64, 176, 1024},
                                     {.dp = 2, .tp = 2, .micro_batches = 2, .zero = 1, .sp = true},
@@ -71,11 +80,11 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-// What one program's steps have taken so far.
+// The times of all steps of one program so far.
 struct Notes {
   std::map<std::array<int, 3>, std::vector<std::vector<double>>>
-      bodies;  // body, first rank of the stage, first: by step
-  std::map<std::pair<int, int>, std::vector<double>> received;  // rank, action
+      bodies;  // key: body, first rank of the stage, `first`; value: all times of each step
+  std::map<std::pair<int, int>, std::vector<double>> received;  // key: rank, action
   std::vector<double> others, whole_steps;
   int steps = 0;
 
@@ -129,9 +138,9 @@ struct Notes {
     fill_waits(to);
   }
 
-  // A collective is priced at its start, so the time of its finish is counted there.
+  // A collective is priced at its start, so the time of its finish is added to that of the start.
   static void add_to_starts(const LoweredBody& body, std::vector<double>& seconds) {
-    std::map<int, size_t> started;  // by version in flight
+    std::map<int, size_t> started;  // key: version in flight
     for (size_t t = 0; t < seconds.size(); ++t) {
       const Step& s = body.steps[t];
       if (s.kind == StepKind::start) started[s.outs[0]] = t;
@@ -157,7 +166,7 @@ struct Notes {
     if (waits > 0) to.wait_seconds = std::max(0.0, to.step_seconds - known) / waits;
   }
 
-  // What the stopwatch itself takes: the time of steps that only show where a parameter lies.
+  // The time that the stopwatch itself takes: that of steps which only look up where a state lies.
   double stopwatch_seconds(const Program& p) const {
     std::vector<double> reads;
     for (const auto& [key, seconds] : bodies) {
@@ -170,7 +179,7 @@ struct Notes {
   }
 };
 
-// Processor time of this thread.
+// Processor time that this thread has used, in seconds.
 double worked() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

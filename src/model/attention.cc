@@ -1,3 +1,14 @@
+// Emits attention with rotary positions and grouped key/value heads, for all families but GPT-2,
+// which uses emit_attend only.
+//
+// Query heads are laid out as `g` groups of `r` heads, one group for each key/value head. As the
+// group is a label that queries, keys, values and outputs share, keys are never repeated for the
+// heads that use them, and sharding `g` keeps a key/value head with its queries. Training and
+// generation share this code: with a cache, new keys and values are placed into it and attention
+// reads the cache, whose entries carry the position and the document by which attention decides
+// what a query may see. Labels: b row, s token, t key's token, h width of a key, u width of a
+// value, d hidden. Read emit_parts.h first.
+
 #include <cmath>
 #include <memory>
 #include <string>
@@ -23,7 +34,8 @@ int slice_part(Builder& b, int kv, int64_t part) {
                 .dtypes = {}});
 }
 
-// TeleChat2 keeps both in one matrix: for each kv head first the key's rows, then the value's.
+// TeleChat2 keeps keys and values in one matrix: for each kv head the key's rows come first, then
+// the value's.
 KeyValue fused_key_value(Emitter& e, int xn) {
   const ModelConfig& c = e.config;
   const int w = e.matrix("kv.w", "gihd", {c.kv_heads, 2, c.head_dim, c.hidden},
@@ -44,7 +56,7 @@ KeyValue separate_key_value(Emitter& e, int xn) {
   return {k, v};
 }
 
-// q bsgrh and k bsgh, turned by their positions.
+// Rotates q (bsgrh) and k (bsgh) by their positions.
 std::pair<int, int> turn(Emitter& e, int q, int k) {
   RopeTable table = rope_table(e.config.rope, e.config.head_dim,
                                e.cache.tokens > 0 ? e.cache.context : e.sequence);
@@ -60,7 +72,7 @@ std::pair<int, int> turn(Emitter& e, int q, int k) {
   return {qr, kr};
 }
 
-// The cache NAME with x in it.
+// Places x in the cache `name`, and returns the cache with x in it.
 int cached(Emitter& e, int x, const char* name) {
   const Sizes& sizes = e.b.graph()[x].sizes;
   const StateName state{StateKind::cache, name};

@@ -1,3 +1,10 @@
+// Writes a ModelConfig in the published form, and computes the sizes that follow from it.
+//
+// write_config is the inverse of read_config: it writes every key that the reader needs, also where
+// the reader has a default, so that reading the file again gives the same ModelConfig.
+// parameter_count and model_flops_per_token share layer_matrices, which differs for them only in
+// how many experts of a layer count: all of them as parameters, top_k of them as work. Read
+// model/config.h first.
 #include "model/config.h"
 
 #include <algorithm>
@@ -11,8 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-// Of theta beside rope_scaling, the older spelling: Transformers 5 reads it too, Transformers 4
-// knows no other.
+// The object rope_scaling, which stands beside rope_theta in the older spelling. Transformers 5
+// reads that too, and Transformers 4 knows no other.
 json rope_scaling(const RopeConfig& r) {
   json j;
   switch (r.kind) {
@@ -127,7 +134,8 @@ json write_llama_like(const ModelConfig& c) {
 
 bool is_telechat(Family f) { return f == Family::telechat || f == Family::telechat_moe; }
 
-// Entries of the matrices of all layers; of the experts, `used` a layer and the shared one.
+// Entries of the matrices of all layers. An expert layer counts its router, `used` of its routed
+// experts, and its shared experts.
 int64_t layer_matrices(const ModelConfig& c, int64_t used) {
   const MoeConfig& m = c.moe;
   const int64_t attention = c.hidden * c.head_dim * 2 * (c.heads + c.kv_heads);
@@ -171,10 +179,10 @@ int64_t parameter_count(const ModelConfig& c) {
   const int64_t expert_layers = c.expert_layers();
   int64_t n = layer_matrices(c, c.moe.experts) + 2 * c.layers * c.hidden;  // two norms
   if (c.family == Family::qwen3 || c.family == Family::qwen3_moe) n += 2 * c.layers * c.head_dim;
-  if (is_telechat(c.family)) {  // biases of dense and down_proj
+  if (is_telechat(c.family)) {  // a bias of dense in each layer, of down_proj in dense layers
     n += (c.layers + c.layers - expert_layers) * c.hidden;
   }
-  if (c.family == Family::gpt2) {  // biases of norms and products; positions
+  if (c.family == Family::gpt2) {  // biases of norms and products, and learned positions
     n += c.layers * (7 * c.hidden + c.ffn) + c.hidden + c.positions * c.hidden;
   }
   if (c.moe.correction_bias) n += expert_layers * c.moe.experts;

@@ -1,3 +1,11 @@
+// Reads and writes the expert part of a config.json.
+//
+// The families say in different ways which layers are dense: by a step, by a number of first
+// layers, or by a list. Readers therefore mark a flag for each layer and keep only the resulting
+// list, which is also what is written; a model read back has the same dense layers whatever its
+// first spelling. Likewise, groups of experts that are all kept are read as no groups at all. Our
+// own key `routing` overrides the published settings in apply_routing. Read MoeConfig in
+// model/config.h first.
 #include "model/config_moe.h"
 
 #include <algorithm>
@@ -10,7 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kPublishedBalance = 0.001;  // of MixtralConfig and Qwen3MoeConfig in Transformers
+// The default of MixtralConfig and Qwen3MoeConfig in Transformers.
+constexpr double kPublishedBalance = 0.001;
 
 void mark_dense(std::vector<bool>& dense, const Keys& k) {
   if (!k.has("mlp_only_layers")) return;
@@ -89,7 +98,7 @@ void read_groups(const Keys& k, MoeConfig& m) {
         fmt::format("n_group is {} without topk_method noaux_tc, which is not supported", m.groups),
         "supported: n_group 1, or topk_method noaux_tc");
   }
-  if (m.groups == m.kept_groups) m.groups = m.kept_groups = 1;  // all stay
+  if (m.groups == m.kept_groups) m.groups = m.kept_groups = 1;  // every group is kept
 }
 
 void read_telechat(const Keys& k, ModelConfig& c) {

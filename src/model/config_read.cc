@@ -1,3 +1,12 @@
+// Reads a config.json of every supported family into a ModelConfig.
+//
+// One reader serves the llama-like families, one TeleChat2 and one GPT-2; experts are read in
+// config_moe.cc. The hard part is to compute what the file means or to refuse it: a key that would
+// change the numbers in a way Myriad does not compute is checked with supports_only, and a missing
+// key takes the default of Transformers only where that is certain. The checks that hold for all
+// families (head counts, pairs for rotary positions, a bound on the number of parameters) come
+// last, in read_config. Read model/config.h and model/config_keys.h first.
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -39,7 +48,7 @@ void read_yarn(const Keys& k, int64_t positions, RopeConfig& r) {
   if (r.beta_slow > r.beta_fast) {
     k.fail(fmt::format("beta_slow {} must not be above beta_fast {}", r.beta_slow, r.beta_fast));
   }
-  // 0 is "not given" in published files, and so it is here.
+  // Published files write 0 where nothing is given, and it is read so here.
   auto optional = [&](const char* key) {
     return k.has(key) && k.value(key) == 0 ? 0.0 : k.positive(key, 0);
   };
@@ -49,8 +58,8 @@ void read_yarn(const Keys& k, int64_t positions, RopeConfig& r) {
   r.truncate = k.flag("truncate", true);
 }
 
-// Transformers 5 keeps all in rope_parameters; before, theta stood beside rope_scaling, whose
-// rope_type was first `type`.
+// Transformers 5 keeps all rotary settings in rope_parameters. Earlier versions have rope_theta
+// beside an object rope_scaling, in which rope_type was at first called `type`.
 RopeConfig read_rope(const Keys& top, int64_t positions, bool needs_theta) {
   static constexpr std::array kKnown = {"rope_type",
                                         "type",
@@ -119,8 +128,8 @@ ModelConfig read_llama_like(const Keys& k, Family family) {
   c.heads = k.size("num_attention_heads");
   c.kv_heads = qwen ? k.size("num_key_value_heads") : k.size("num_key_value_heads", c.heads);
   if (family == Family::qwen3_moe) {
-    c.ffn = k.size("intermediate_size", 0);  // of dense layers, which there may be none of
-  } else if (family != Family::mixtral) {    // there it is the experts' width
+    c.ffn = k.size("intermediate_size", 0);  // the width of dense layers, if there are any
+  } else if (family != Family::mixtral) {    // in mixtral it is the experts' width
     c.ffn = k.size("intermediate_size");
   }
   c.vocabulary = k.size("vocab_size");
@@ -161,7 +170,7 @@ ModelConfig read_telechat(const Keys& k, Family family) {
   c.positions = k.size("seq_length", 0);
   c.norm_eps = k.positive("layer_norm_epsilon");
   c.tied = k.flag(
-      "tie_word_embeddings");  // no default: the published code's is true, its files say false
+      "tie_word_embeddings");  // no default: the published code has true, its files say false
   if (c.hidden % c.heads != 0) {
     k.fail(fmt::format("hidden_size {} is not a multiple of n_head {}", c.hidden, c.heads));
   }

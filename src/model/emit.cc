@@ -1,3 +1,12 @@
+// Builds the pieces of a model: the embedding, a dense layer, an expert layer and the head.
+//
+// Layers that compute the same thing share one piece, and `units` lists which piece each layer
+// uses, so the size of the emitted code does not grow with the number of layers. The bodies know
+// nothing of parallelism; what makes them easy to shard is their form. A norm takes its sum of
+// squares as a contraction, and the loss uses only reductions over the vocabulary, so each can be
+// computed from shards. Read model/emit.h for the inputs and outputs, then ir/pieces.h and
+// model/emit_parts.h; the inside of a layer is in attention.cc, mlp.cc, moe.cc and gpt2.cc, the
+// optimizer in optimizer.cc.
 #include "model/emit.h"
 
 #include <cmath>
@@ -16,8 +25,8 @@ Emitter::Emitter(Piece& piece, const ModelConfig& config, int64_t rows, int64_t 
       cache(cache),
       piece_(piece) {}
 
-// The cast has the name: rules that speak of a weight mean what is computed with, so that it is
-// moved after it was made narrower.
+// Where there is a cast, it gets the name of the parameter. Rules that name a weight then mean the
+// value that is computed with, so that collectives move it after it was made narrower.
 int Emitter::weight(Param param, std::optional<DType> used_as) {
   const DType type = used_as.value_or(piece_.graph.activation);
   const bool as_it_is = type == piece_.graph.real;
@@ -165,8 +174,8 @@ Piece expert_piece(const ModelConfig& c, const Sizing& size) {
   return p;
 }
 
-// Cross-entropy, -ln softmax(z)[target] = ln sum exp(z - m) + m - z[target], summed over the
-// targets that take part. No op needs the vocabulary whole.
+// Cross-entropy, -ln softmax(z)[target] = ln sum exp(z - m) + m - z[target], summed over the valid
+// targets. Every op can work on a part of the vocabulary, so the logits need never be whole.
 void emit_loss(Emitter& e, int logits) {
   Builder& b = e.b;
   const int targets = e.tokens("targets");
@@ -177,7 +186,7 @@ void emit_loss(Emitter& e, int logits) {
   const int nll = b.add({lse, b.contract("bs->bs", {t}, "", -1)}, "nll");
   const int ok = b.elementwise(Row::valid, {targets}, "ok");
   Builder::Options sum = e.named("loss");
-  sum.attrs.stop = 1u << 1;  // none for ok
+  sum.attrs.stop = 1u << 1;  // no gradient for ok
   sum.dtypes = {DType::exact};
   b.write(Row::accum, b.op1(Row::sum_exact, {nll, ok}, "bs,bs->", std::move(sum)),
           StateName{StateKind::scalar, "loss"});

@@ -1,3 +1,13 @@
+// Emits the optimizer: the bodies that settle gradients, sum their squares and update parameters.
+//
+// A step first settles each gradient, adds its squares to one exact sum, and then computes the
+// clipping factor from that sum in the piece "finish"; every update body takes the factor as an
+// input. The sum is exact, hence independent of the order of its terms, so the way gradients are
+// sharded does not change the bits of the norm. A tied weight has two gradients, one from the
+// embedding and one from the head, which may lie on different pipeline stages: its own piece adds
+// them before they are squared, since the square of a sum is not the sum of the squares. Read
+// ir/pieces.h first, for when each body runs.
+
 #include <string>
 #include <vector>
 
@@ -21,7 +31,7 @@ void name_bodies(Piece& piece) {
   piece.update.name = piece.name + ".update";
 }
 
-// The parameter's sum of squared gradients, added to that of the others.
+// Adds the parameter's sum of squared gradients to that of the others.
 void emit_square(Piece& piece, const Param& p, int g) {
   Builder b(piece.graph, piece.square);
   const int squares = b.op1(Row::sum_exact, {g, g}, p.labels + "," + p.labels + "->",
@@ -48,8 +58,8 @@ void emit_update(Piece& piece, const Param& p, int g, const OptimizerConfig& o) 
   b.write(Row::write, next[2], StateName{StateKind::exp_avg_sq, p.name});
 }
 
-// bias += rate sign(mean count - count), from the choices of the whole step (Wang et al. 2024,
-// arXiv:2408.15664, algorithm 1).
+// Moves correction biases: bias += rate * sign(mean count - count), where the counts are the
+// choices of the whole step (Wang et al. 2024, arXiv:2408.15664, algorithm 1).
 void emit_balance(Piece& piece, const Param& p, const Balance& balance) {
   if (balance.rate == 0) return;
   Builder b(piece.graph, piece.update);
@@ -64,7 +74,7 @@ void emit_balance(Piece& piece, const Param& p, const Balance& balance) {
   b.write(Row::write, next, StateName{StateKind::parameter, p.name});
 }
 
-// The exact sum of the step so far, as f64.
+// The exact sum that the step has accumulated, rounded to f64.
 int emit_settle(Builder& b, const std::string& name) {
   const int sum = b.read(StateName{StateKind::scalar, name}, "", {}, DType::exact, name + ".sum");
   return b.op1(Row::settle_exact, {sum}, "->",

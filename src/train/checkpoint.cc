@@ -1,3 +1,12 @@
+// Saves and restores the state of a run, decides whether a run may resume, and exports models.
+//
+// Tensors are written whole under their published names, so a checkpoint knows nothing of the
+// layout that made it and any layout can restore it. They are gathered only when it is their turn
+// to be written, so saving needs memory for a few tensors and not for the model. Whether a
+// checkpoint belongs to a run is a comparison of flat configurations, in which everything counts
+// unless is_free names it: a difference in a key that is added later is refused by default. An
+// export is written into a folder beside its destination and renamed once it is complete, so a
+// folder under the final name is always whole. Read train/checkpoint.h and ckpt/checkpoint.h first.
 #include "train/checkpoint.h"
 
 #include <algorithm>
@@ -27,7 +36,9 @@ constexpr StateFile kStateFiles[] = {{'p', "model.safetensors"},
                                      {'m', "first_moments.safetensors"},
                                      {'v', "second_moments.safetensors"}};
 
-// Published tensors come by name, so those of several states alternate: the last few stay.
+// Gathers states when they are asked for. Tensors are asked for in the order of their names, in
+// which those of several states alternate (the experts' of a layer), so the last few states are
+// kept.
 class StateReader {
  public:
   explicit StateReader(const Executor& executor) : executor_(executor) {}
@@ -61,7 +72,7 @@ const Param& param_of(Job& job, const State& state) {
   return piece.params[static_cast<size_t>(piece.find(state.name.of))];
 }
 
-// Every state of a kind: f(index, published names, param).
+// Calls f(index, published names, param) for every state of a kind.
 template <typename F>
 void for_each_state(Job& job, char kind, const F& f) {
   const Program& program = job.train().program;
@@ -109,8 +120,9 @@ bool within(const std::string& key, const std::string& above) {
   return key == above || key.starts_with(above + ".");
 }
 
-// What leaves the meaning of a run as it is. Router losses of a micro-batch depend on how many
-// there are; whether the run has any, its model tells.
+// Whether a change of the key leaves the meaning of the run as it is. Router losses are computed
+// for each micro-batch, so the number of micro-batches matters where the saved model has the key
+// `routing`.
 bool is_free(const std::string& key, const std::map<std::string, std::string>& saved) {
   if (key == "layout.micro_batches" || key == "layout.expert_rows_bound")
     return !saved.contains("model.routing");
@@ -122,7 +134,7 @@ bool is_free(const std::string& key, const std::map<std::string, std::string>& s
   return false;
 }
 
-// By number within the name: layers.2 before layers.10.
+// Compares numbers within names by value: layers.2 comes before layers.10.
 bool before_by_number(const std::string& a, const std::string& b) {
   size_t i = 0, j = 0;
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -268,7 +280,7 @@ Outcome put(Env& env, const fs::path& path, const std::string& text) {
   return file.finish();
 }
 
-// Of a published folder: what it says itself (Transformers 5 calls it dtype).
+// The type that the config.json of a published folder states (Transformers 5 calls the key dtype).
 DType published_type(const json& config) {
   for (const char* key : {"torch_dtype", "dtype"}) {
     if (config.contains(key) && config[key] == "bfloat16") return DType::bf16;
@@ -290,7 +302,7 @@ Outcome write_export(Env& env, const fs::path& source, const fs::path& out, uint
   if (!tokenizer.empty()) {
     if (const int32_t end = load_tokenizer(source)->end_of_text(); end >= 0) {
       for (json* j : {&config, &generation}) {
-        (*j)["bos_token_id"] = end;  // a document begins with it, too
+        (*j)["bos_token_id"] = end;  // every document begins with it too
         (*j)["eos_token_id"] = end;
       }
     }

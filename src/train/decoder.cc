@@ -1,3 +1,12 @@
+// Feeds the two programs of generation and copies a prompt's cache between them.
+//
+// A prompt is read alone by the prefilling program, in chunks, and its cache, which is row 0 there,
+// is then copied to its row of the decoding program. The two programs may shard the rows
+// differently, so each rank that holds the row looks for a rank that has the same part of it,
+// itself first. A token that is not there has position -1: it is placed nowhere and its document -1
+// matches no key, so padding of the last chunk and idle rows change nothing. Nothing clears a row
+// of the decoding cache before a new prompt: stale keys lie at later positions, which causality
+// hides. Read train/decoder.h first.
 #include "train/decoder.h"
 
 #include <algorithm>
@@ -11,8 +20,8 @@ namespace {
 
 bool is_cache(const State& s) { return s.name.kind == StateKind::cache; }
 
-// A cache may lie where another program has computed: a weight of 0 times what is no number there
-// would be no number.
+// A cache may lie where another program has computed, and its memory may hold anything. Attention
+// gives places that must not be seen the weight 0, but 0 times a NaN would be a NaN.
 void clear_caches(Compiled& c) {
   for (size_t i = 0; i < c.program.states.size(); ++i) {
     if (!is_cache(c.program.states[i])) continue;
@@ -23,12 +32,13 @@ void clear_caches(Compiled& c) {
   }
 }
 
-bool same_part(const Tensor& a, const Tensor& b) {  // of a row
+bool same_part(const Tensor& a, const Tensor& b) {  // within a row
   return std::equal(a.lo + 1, a.lo + a.dims, b.lo + 1) &&
          std::equal(a.size + 1, a.size + a.dims, b.size + 1);
 }
 
-// Row 0 of `from` to `row` of `to`, where a rank holds it; from the rank itself if that has it.
+// Copies row 0 of `from` to `row` of `to` on every rank that holds it, from the same rank where
+// that has the part, else from another.
 void copy_cache(const Compiled& from, int from_state, const Compiled& to, int to_state,
                 int64_t row) {
   const int ranks = to.program.mesh.ranks();
@@ -47,7 +57,7 @@ void copy_cache(const Compiled& from, int from_state, const Compiled& to, int to
   }
 }
 
-// Local part of an i32 input, element by element of its global place.
+// Fills the local part of an i32 input with the value of each global place.
 template <class F>
 void fill(const Tensor& to, const F& value) {
   for (int64_t i = 0; i < to.size[0]; ++i) {
@@ -58,7 +68,7 @@ void fill(const Tensor& to, const F& value) {
   }
 }
 
-// Tokens of a step; position -1: no token, it sees nothing and leaves nothing.
+// The tokens of a step. Position -1 stands for no token: it sees no key and puts none in the cache.
 using TokenAt = std::function<Decoder::Token(int64_t row, int64_t at)>;
 
 Feed feed_of(const TokenAt& token) {

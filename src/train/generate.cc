@@ -1,3 +1,10 @@
+// Continues many prompts with a decoder of a few rows.
+//
+// Each row of the decoder holds one prompt at a time; as soon as its continuation ends, the row
+// takes the next prompt, so rows do not wait for the longest text. The result does not depend on
+// this scheduling: the decoder computes each row independently to the bit, and sampling draws from
+// a counter made of the prompt's number and the length so far, not from a shared generator. Read
+// train/generate.h and train/decoder.h first, then Generator::run.
 #include "train/generate.h"
 
 #include <algorithm>
@@ -11,7 +18,8 @@ namespace myriad {
 
 namespace {
 
-// Ids of the model that are tokens: a vocabulary may have holes, and a model more entries.
+// Which ids of the model are tokens: a tokenizer's vocabulary may have holes, and the model may
+// have more entries than the tokenizer.
 std::vector<bool> tokens_of(const Tokenizer& tokenizer, int64_t vocabulary) {
   std::vector<bool> is_token(static_cast<size_t>(vocabulary), false);
   for (int32_t id = 0; id < std::min<int64_t>(vocabulary, tokenizer.vocabulary()); ++id) {
@@ -24,7 +32,7 @@ std::vector<bool> tokens_of(const Tokenizer& tokenizer, int64_t vocabulary) {
   return is_token;
 }
 
-// A prompt on its way.
+// A prompt whose continuation is being made.
 struct Sequence {
   size_t number;
   int64_t length;  // tokens of prompt and continuation
@@ -62,7 +70,7 @@ class Generator {
   }
 
  private:
-  // Whether any row has something to do.
+  // Gives idle rows their next prompts; returns whether any row has something to do.
   bool fill_rows() {
     for (size_t r = 0; r < rows_.size(); ++r) {
       while (!rows_[r] && next_ < prompts_.size()) start(r, next_++);

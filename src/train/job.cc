@@ -1,3 +1,13 @@
+// Compiles the programs of a model under a plan, lays out their memory, and steps them.
+//
+// A job can have several programs (training, evaluation, logits, decoding, prefilling) that share
+// one arena on each rank. The parameters come first in it, at the same offsets for all programs.
+// move_behind shifts everything else of a further program behind the states of the first, so that
+// its steps destroy neither parameters nor moments; only working memory is shared. Prefilling is
+// put behind the states of the decoding program for the same reason, as the key/value cache is one
+// of them. The results of a step leave the executor through taps (see and record), which several
+// workers may call at once. Read train/job.h, then the constructor and add_forward_only, then
+// Job::run.
 #include "train/job.h"
 
 #include <algorithm>
@@ -24,14 +34,15 @@ std::vector<int64_t> Compiled::peaks() const {
 
 namespace {
 
-// Plan of a forward-only program on the same mesh and stages.
+// The plan of a forward-only program of `rows` rows on the same mesh and stages.
 Plan forward_plan(Plan plan, int64_t rows) {
   plan.micro_batches = static_cast<int>(
       std::clamp<int64_t>((rows + plan.dp - 1) / plan.dp, 1, std::max(plan.pp, 1)));
   return plan;
 }
 
-// The part of a batch that an input tensor asks for; order: see sequence_order.
+// Copies the part of a batch that an input tensor holds. `order` is the order of tokens within a
+// sequence, see sequence_order.
 void feed_rows(const Batch& batch, const std::vector<int32_t>& from,
                const std::vector<int32_t>& order, int64_t first_row, const Tensor& to) {
   for (int64_t i = 0; i < to.size[0]; ++i) {
@@ -43,8 +54,8 @@ void feed_rows(const Batch& batch, const std::vector<int32_t>& from,
   }
 }
 
-// Programs share the parameters, which lie first in the arena of a rank. Moves all else of `c`
-// behind the states of another program, which so survive its steps.
+// Programs share the parameters, which lie first in the arena of a rank. Moves everything else of
+// `c` behind the states of another program, so that they survive the steps of `c`.
 void move_behind(Compiled& c, const Compiled& other, int rank) {
   MemoryPlan& m = c.memory[rank];
   const MemoryPlan& kept = other.memory[rank];
@@ -116,8 +127,9 @@ Job::Job(JobConfig config, Pool& pool, Options options)
   }
 }
 
-// The cache of the decoding program outlives the prompts that are read between its steps; all else
-// shares the memory behind the states of the first program.
+// The cache of the decoding program must survive the prompts that are read between its steps, so
+// prefilling lies behind its states. All other programs share the memory behind the states of the
+// first program.
 void Job::add_forward_only(std::vector<int64_t>& arena_bytes) {
   const auto add = [&](Compiled& c, const LowerOptions& options, const Plan& plan, int64_t sequence,
                        const CacheShape& cache = {}) {
@@ -197,8 +209,8 @@ const StepProfile& Job::predicted() {
   return predicted_;
 }
 
-// What the routers chose: from the recorded choices of all micro-batches. A recomputed forward pass
-// has chosen the same again.
+// Counts what the routers chose, from the recorded choices of all micro-batches. A forward pass
+// that is recomputed records the same choices again, so each unit and micro-batch counts once.
 void Job::report_experts(StepResult& result) {
   routing_.clear();
   std::set<std::pair<int, int>> counted;
@@ -276,7 +288,7 @@ void Job::initialise_moments() {
 
 void Job::load(const std::vector<SafeTensors>& files) {
   std::set<std::string> used;
-  if (config_.model.tied) used.insert("lm_head.weight");  // where it is there, it is a copy
+  if (config_.model.tied) used.insert("lm_head.weight");  // if a file has it, it is a copy
   for_each_parameter([&](const std::vector<std::string>& names, const Param& p, int index) {
     const std::vector<double> data = read_published(files, names, p, used);
     set_state(*base().executor, index, [&](int64_t i) { return data[static_cast<size_t>(i)]; });
@@ -314,7 +326,7 @@ int Job::micro_batches(const Compiled& c, const Batch& batch) const {
                        : forward_plan(config_.plan, batch.rows).micro_batches;
 }
 
-// `batch` must outlive it.
+// `batch` must outlive the feed that is returned.
 Feed Job::feed_of(const Compiled& c, const Batch& batch, const StepScalars& scalars,
                   bool live) const {
   const int64_t tokens = batch.valid();

@@ -1,3 +1,11 @@
+// Weights and config.json in a folder, and how a parameter of ours maps to published tensors.
+//
+// Our parameters have more dims than the published matrices (heads, groups and widths are separate
+// labels), but the same elements in the same order; published_shape joins neighbouring labels other
+// than the hidden one, so no element moves. The exception is experts, which are one parameter here
+// and one tensor each there: their names are listed in order and the tensors are read one after
+// another. Shapes are compared, so a transposed matrix is refused unless it is square. Read
+// train/model_folder.h first.
 #include "train/model_folder.h"
 
 #include <algorithm>
@@ -13,9 +21,9 @@ namespace myriad {
 
 std::vector<int64_t> published_shape(const Param& param) {
   std::vector<int64_t> shape;
-  bool joined = false;  // the last dim is one of several labels
+  bool joined = false;  // the next label may be joined to the last dim
   for (size_t i = param.published.find("{e}") != std::string::npos ? 1 : 0; i < param.labels.size();
-       ++i) {  // a tensor an expert
+       ++i) {  // experts have a tensor each
     const bool hidden = param.labels[i] == 'd';
     if (joined && !hidden) {
       shape.back() *= param.sizes[i];

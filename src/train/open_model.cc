@@ -1,3 +1,10 @@
+// Opens a model for use: finds its folder, its tokenizer, and the tokens that begin and end texts.
+//
+// The hard part is the first token, because published folders say it in several places that need
+// not agree. They are asked from the most explicit to the least: the setting add_bos_token, then
+// the template of tokenizer.json, and bos_token_id only where there is neither. For a run of ours
+// it is always the end-of-text token, because every document that it trained on begins with that.
+// Read train/open_model.h first, then open_model.
 #include "train/open_model.h"
 
 #include <yaml-cpp/yaml.h>
@@ -17,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t kUntold = 2048;  // usual context of a model that tells none
+constexpr int64_t kUntold = 2048;  // usual context of a model that states none
 
 json read_json(const fs::path& path) {
   if (!fs::exists(path)) return json::object();
@@ -39,7 +46,8 @@ int64_t trained_sequence(const fs::path& path) {
   }
 }
 
-// Ids of `key`: one or a list; of generation_config.json, else of config.json.
+// The ids of `key`, which may be one number or a list, from generation_config.json, or else from
+// config.json.
 std::vector<int32_t> ids_of(const fs::path& folder, const char* key) {
   for (const char* name : {"generation_config.json", "config.json"}) {
     const json j = read_json(folder / name);
@@ -98,7 +106,8 @@ int32_t published_first_token(const fs::path& folder, const Tokenizer& tokenizer
 int64_t most_context(const ModelConfig& m, int64_t trained) {
   int64_t most = m.positions;
   if (m.family == Family::gpt2) return most;
-  // TeleChat2 turns differently beyond it, for all positions: what is cached would be out of date.
+  // Beyond training_seqlen TeleChat2 uses another rotation for all positions, so the keys that are
+  // cached already would be wrong.
   if (m.rope.kind == RopeKind::telechat && m.rope.training_seqlen > 0)
     most = most > 0 ? std::min(most, m.rope.training_seqlen) : m.rope.training_seqlen;
   return most > 0 ? std::max(most, trained) : 0;

@@ -1,3 +1,10 @@
+// Formats what a run shows: the plan, the live line, and predictions against measurements.
+//
+// Almost everything here is a function from figures to text, so that tests can compare the text;
+// only LiveLine at the end prints. Its line is overwritten in place by a carriage return and
+// blanks, which needs no escape sequences, and is kept shorter than the terminal by leaving out
+// figures in order of importance. Where output is no terminal it prints about 25 ordinary lines
+// instead, and one for each evaluation. Read train/report.h first.
 #include "train/report.h"
 
 #include <sys/ioctl.h>
@@ -175,7 +182,7 @@ std::vector<std::string> run_warnings(const RunConfig& c, const TextData& text) 
 
 namespace {
 
-// What is counted of a kind of collective, by its name.
+// The counts of one kind of collective, with their names.
 std::vector<std::pair<std::string, int64_t>> figures(const Count& c) {
   return {{"bytes", c.bytes},
           {"messages", c.messages},
@@ -287,7 +294,7 @@ size_t columns(std::FILE* terminal) {
 
 std::string progress_text(const LiveFigures& f, size_t width) {
   struct Part {
-    int rank;  // 0 stays longest
+    int rank;  // the highest are left out first, 0 never
     std::string text;
   };
   std::vector<Part> parts = {

@@ -1,3 +1,11 @@
+// Prepares the text of a run: reads and splits its sources, finds a tokenizer, packs the tokens.
+//
+// Results are kept in a cache whose file names contain hashes of everything they were made from:
+// the texts in their order, the tokenizer, its end-of-text token, and a version of this code. A
+// cached file is therefore never out of date, and is used wherever it exists; a change of any input
+// leads to another name. The choice of held-out documents follows the hash of their content, so it
+// does not depend on their order in the corpus. Read train/text_data.h, then prepare_text at the
+// end.
 #include "train/text_data.h"
 
 #include <algorithm>
@@ -16,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kCacheVersion = 2;  // raise when equal documents give other files
+constexpr int kCacheVersion = 2;  // raise it when the same documents give other files
 
-// Of all texts, their order included.
+// The hash of all texts in their order.
 uint64_t hash_of(const std::vector<std::string_view>& texts) {
   std::string digests;
   for (const std::string_view text : texts) {
@@ -33,7 +41,8 @@ struct KeptTokenizer {
   std::vector<std::pair<std::string, std::string>> files;
 };
 
-// A file, or a folder with one; what a run keeps of it loads the same.
+// `path` is a tokenizer file or a folder with one. The files that a run keeps of it load to the
+// same tokenizer.
 KeptTokenizer given_tokenizer(const fs::path& path) {
   const fs::path file = tokenizer_file(path), settings = path / "tokenizer_config.json";
   KeptTokenizer kept{.tokenizer = load_tokenizer(path)};

@@ -1,3 +1,13 @@
+// Replays a timed step as if every rank had its own device, and writes it as a Chrome trace.
+//
+// Replay is a Machine (machine/walker.h), as is the one that executes the program: the same walk
+// over the program drives it, but a step only moves its rank's clock by the time that was measured.
+// A rank waits in two places: a receive waits for its message, and a collective waits until the
+// last rank of its group has arrived. Ranks agree on which collective they meet in because all
+// ranks of a group begin their collectives over the same axes in the same order, so group and count
+// identify one. As a rank advances only once all that it waits for is known, the result does not
+// depend on the order in which the walk visits ranks. Read train/timeline.h first, then
+// Replay::step.
 #include "train/timeline.h"
 
 #include <algorithm>
@@ -45,17 +55,17 @@ BarKind kind_of(const Program& p, const Action& a) {
   }
 }
 
-using MeetingKey = std::pair<std::vector<int>, int>;  // group and its count
+using MeetingKey = std::pair<std::vector<int>, int>;  // the group, and how many it began before
 
-// A rank on its device.
+// One rank on its own device.
 struct Device {
   const std::vector<Stroke>* strokes;
-  size_t next = 0;   // stroke
-  size_t first = 0;  // of the run that is open
+  size_t next = 0;   // the next stroke
+  size_t first = 0;  // the first stroke of the open run
   double clock = 0, useful = 0, idle = 0;
-  std::map<AtomSet, int> begun;    // collectives started, by axes
-  std::map<int, MeetingKey> open;  // not finished yet, by flat position of the start
-  std::vector<Bar> bars, inner;    // inner: of the run that is open
+  std::map<AtomSet, int> begun;    // number of collectives started, by axes
+  std::map<int, MeetingKey> open;  // not yet finished, by flat position of the start
+  std::vector<Bar> bars, inner;    // inner: within the open run
   double run_start = -1, run_idle = 0;
 };
 
@@ -64,7 +74,7 @@ struct Meeting {
   double start = 0;
 };
 
-// Follows the program with one clock a rank, fed with what was measured.
+// Follows the program with one clock for each rank, which advances by the measured times.
 class Replay : public Machine {
  public:
   Replay(const Program& program, const std::vector<std::vector<Stroke>>& strokes)
@@ -100,7 +110,7 @@ class Replay : public Machine {
       d.run_start = d.clock;
       d.first = d.next;
     }
-    // Steps that later rounds leave out have their strokes too.
+    // Steps that later rounds skip have strokes too, so the position follows from round and step.
     d.next =
         d.first + static_cast<size_t>(at.round) * body.steps.size() + static_cast<size_t>(at.step);
     if (step.kind == StepKind::start) {
@@ -114,7 +124,7 @@ class Replay : public Machine {
     }
     const int start =
         step.kind == StepKind::finish ? starts_[static_cast<size_t>(at.stage)][at.flat] : at.flat;
-    if (!d.open.contains(start)) begin(d, at, step);  // a move in one step
+    if (!d.open.contains(start)) begin(d, at, step);  // a collective that is a single step
     const MeetingKey& key = d.open.at(start);
     const Meeting& m = meetings_[key];
     if (m.come < static_cast<int>(key.first.size())) return Progress::blocked;
@@ -153,7 +163,7 @@ class Replay : public Machine {
   }
 
  private:
-  // Comes to a collective.
+  // Records that the rank has arrived at a collective.
   void begin(Device& d, const At& at, const Step& step) {
     std::vector<int> group = p_.mesh.group(step.atoms, at.rank);
     std::sort(group.begin(), group.end());
@@ -185,9 +195,9 @@ class Replay : public Machine {
 
   const Program& p_;
   std::vector<Device> devices_;
-  std::map<std::pair<int, int>, std::deque<double>> sent_;  // by channel and column: arrivals
+  std::map<std::pair<int, int>, std::deque<double>> sent_;  // by channel and column: times sent
   std::map<MeetingKey, Meeting> meetings_;
-  std::vector<std::vector<int>> starts_;  // by stage, see starts_of
+  std::vector<std::vector<int>> starts_;  // by stage, as starts_of gives them
 };
 
 bool timed(const Executor& executor) {

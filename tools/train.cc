@@ -71,8 +71,8 @@ void print_interrupted(const Options& o, const RunSummary& s) {
   }
 }
 
-// The run is done and its files are there: a report that cannot be written is told, and does not
-// make it fail.
+// The run is done and its files are there: a report that cannot be written is a warning, and
+// does not make the run fail.
 void leave_report(const std::string& folder, const Console& console) {
   try {
     const std::string file = write_report(folder).string();

@@ -1,4 +1,4 @@
-// The one walk: order, numbering, and that it can stop and go on anywhere.
+// The one walk: order, numbering, and that it can stop and resume anywhere.
 #include "machine/walker.h"
 
 #include <gtest/gtest.h>

@@ -51,7 +51,7 @@ struct Channel {
   size_t received = 0;
 };
 
-// All stages together.
+// Checks the actions of all stages together.
 class Walk {
  public:
   explicit Walk(const Program& program) : program_(program), stages_(program.actions.size()) {

@@ -120,7 +120,7 @@ class Sweep {
   }
 
  private:
-  // All layouts of the base model without context parallelism, and a selection of all other layouts.
+  // All layouts of the base model without context parallelism, and a selection of the others.
   std::vector<Plan> chosen_plans(const Variant& v) const {
     std::vector<Plan> all = all_plans(v, options_.max_ranks), full;
     if (options_.all) return all;
@@ -215,8 +215,7 @@ class Sweep {
 
   const LayoutSweep& options_;
   std::vector<Variant> variants_;
-  std::map<std::pair<std::string, int>, Reference>
-      references_;  // by variant and micro-batches
+  std::map<std::pair<std::string, int>, Reference> references_;  // by variant and micro-batches
   std::vector<Task> tasks_;
   std::vector<std::vector<int>> groups_;
   std::atomic<size_t> next_{0};

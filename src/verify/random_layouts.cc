@@ -41,7 +41,8 @@ std::function<Want(const Value&)> random_wanted(uint64_t seed, const Mesh& mesh)
   }
   return [seed, atoms](const Value& value) {
     Want want;
-    // All ranks must know which expert each token chose; the rows of those choices may lie anywhere.
+    // All ranks must know which expert each token chose; the rows of these choices may lie
+    // anywhere.
     if (value.name == "idx" || value.name == "idr" || value.name == "rounds") {
       want.asked = want.settle = true;
       return want;

@@ -181,8 +181,8 @@ std::vector<Plan> pipelines(const Plan& base, int layers, int64_t rows) {
     for (int mb : {1, 2, 4}) {
       if (mb > rows || (vpp > 1 && mb < base.pp)) continue;
       if (mb == 1 && vpp > 1)
-        continue;  // interleaving needs as many micro-batches as stages, so this is one stage, which
-                   // runs in the order of vpp 1
+        continue;  // interleaving needs as many micro-batches as stages, so this is one stage,
+                   // which runs in the order of vpp 1
       for (const char* schedule : {"gpipe", "1f1b"}) {
         if ((vpp > 1 || mb == 1) && schedule[0] == 'g') continue;
         Plan p = base;
@@ -357,7 +357,7 @@ std::vector<Plan> pairwise(const std::vector<Plan>& plans, uint64_t seed, size_t
   }
   std::sort(order.begin(), order.end());
   // Chooses the plan with most open pairs until none is open. The open pairs of a plan only become
-  // fewer, so an earlier count is a bound, and only plans at the top of the queue are counted again.
+  // fewer, so an earlier count is a bound: only plans at the top of the queue are counted again.
   std::vector<char> open(all.size(), 1);
   std::set<size_t> chosen;
   std::priority_queue<std::tuple<int64_t, int64_t>> bounds;  // open pairs, -place in `order`

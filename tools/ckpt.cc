@@ -19,7 +19,7 @@ struct Options {
   bool json = false;
 };
 
-// Of a run all, of a checkpoint itself.
+// All checkpoints of a run; of the folder of a checkpoint only itself.
 std::vector<fs::path> folders_of(const std::string& given) {
   const fs::path found = find_checkpoint(given);  // refuses what is neither
   if (fs::exists(fs::path(given) / "manifest.json")) return {found};

@@ -1,4 +1,7 @@
-// myriad data show
+// myriad data show: prints the rows that a step of a run trains on, with the documents in them. The
+// rows are made anew by the code that training uses, not read from a record. That is right only if
+// text, tokenizer and order are those of the run, so for a run's folder their hash and version are
+// compared with what the run recorded. Read `run_show` first.
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -23,7 +26,7 @@ struct Options {
   bool json = false;
 };
 
-// A document of a row: its tokens there are those that the model learns to predict.
+// A document of a row. Its tokens are those targets in the row that belong to it.
 Json document_json(const TextData& text, int source, const SampleRow& row, size_t number,
                    int64_t from) {
   const SampleRow::Part& part = row.parts[number];

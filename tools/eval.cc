@@ -1,4 +1,8 @@
-// myriad eval
+// myriad eval: how well a model predicts a text, as perplexity and bits per byte. The text is read
+// in windows that may overlap, and each token counts once, in the first window that holds it with
+// what it is predicted from (`text_loss`). Bits per byte leave out the bytes of a first token that
+// nothing predicts. --logits also writes the logits of one pass over the whole text. Read
+// `run_eval` first.
 #include <algorithm>
 #include <memory>
 
@@ -27,8 +31,8 @@ Job make_job(const OpenModel& m, int64_t sequence, Pool& pool, Job::Options opti
              pool, std::move(options));
 }
 
-// One full pass over the whole text: ids [n] and logits [n, vocabulary], what each token says of
-// the next.
+// Writes ids [n] and logits [n, vocabulary] of one pass over the whole text. The logits at a token
+// predict the next one.
 void write_logits(const OpenModel& m, const std::vector<int32_t>& ids, int64_t window, Pool& pool,
                   const std::string& path) {
   const int64_t n = std::ssize(ids);
@@ -64,12 +68,12 @@ int run_eval(const Options& o) {
   }
   const std::vector<int32_t> ids = m.encode(text, false);
   if (ids.size() < 2) throw Error("holds no token that could be predicted", o.text);
-  // Nothing predicts the first token where nothing stands before it.
+  // Unless the model puts a token before every text, nothing predicts the first token.
   const int64_t bytes = std::ssize(text) -
                         (m.first_token >= 0 ? 0 : std::ssize(m.tokenizer->decode({ids.data(), 1})));
   Pool pool(0);
   if (!o.logits.empty()) write_logits(m, ids, window, pool, o.logits);
-  constexpr int64_t kTokens = 2048;  // of a call
+  constexpr int64_t kTokens = 2048;  // in one call
   const int64_t length = std::min(window, std::ssize(ids) - 1);
   Job job =
       make_job(m, length, pool,

@@ -1,4 +1,8 @@
-// myriad generate
+// myriad generate: continues prompts with the weights of a model folder, several at once on one
+// rank. Prompts are checked and encoded before the job is made, since the caches of keys and values
+// are as large as the longest prompt with its continuation. Texts go to standard output in the
+// order of the prompts, figures to standard error, so that output can be piped. Read `run_generate`
+// first; the sampling loop is `generate` in the library.
 #include "train/generate.h"
 
 #include <unistd.h>
@@ -56,7 +60,7 @@ void check(const Options& o) {
                 "--prompt TEXT, or --prompts FILE");
 }
 
-// A JSON list of texts, or one a line.
+// The prompts in a file, which holds a JSON list of texts or one text a line.
 std::vector<std::string> read_prompts(const std::string& path) {
   const std::string bytes = read_file(path);
   std::vector<std::string> prompts;
@@ -85,8 +89,8 @@ std::vector<std::string> read_prompts(const std::string& path) {
   return prompts;
 }
 
-// Texts to standard output in the order of their prompts. The first that is not complete is shown
-// as it grows, where that can be seen.
+// Prints texts to standard output in the order of their prompts. A single text on a terminal is
+// shown as it grows.
 class Printer {
  public:
   explicit Printer(const std::vector<std::string>& prompts)
@@ -112,7 +116,7 @@ class Printer {
 
  private:
   const std::vector<std::string>& prompts_;
-  std::vector<std::string> texts_;  // not printed yet
+  std::vector<std::string> texts_;  // by prompt, what is not printed yet
   std::vector<bool> done_;
   const bool grows_;
   size_t at_ = 0;

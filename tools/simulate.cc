@@ -1,4 +1,6 @@
-// myriad simulate
+// myriad simulate: predicts the step of a run file on a described cluster. It lowers the run and
+// prices it through `predict` (plan/predict.h); here are only the options: which cluster, how
+// unevenly experts are chosen, and what is printed or written.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -25,7 +27,7 @@ struct Options {
   bool json = false, explain = false;
 };
 
-// How experts were chosen in the last step of a run that says so; or a law by name.
+// The load of experts: a law by name, or the counts of the last step of a run that recorded any.
 ExpertLoad load_of(const std::string& text, const ModelConfig& model) {
   const std::filesystem::path metrics = std::filesystem::path(text) / "metrics.jsonl";
   if (text.empty() || !std::filesystem::exists(metrics)) return parse_load(text, model.moe.experts);
@@ -66,7 +68,7 @@ int run_simulate(const Options& o) {
   PlannedRun run = planned_run(config, cluster, o.dtype);
   run.load = load_of(o.experts, config.model);
   PredictOptions options;
-  if (cluster.shared()) {  // this machine, so these kernels
+  if (cluster.shared()) {  // the cluster is this machine, so its kernels are known
     options.scratch = [&](const Op& op, const LabelSizes& local, DType real) {
       return kernel_scratch(config.train.kernels, op, local, real);
     };

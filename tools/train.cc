@@ -1,4 +1,7 @@
-// myriad train
+// myriad train: reads the run file, or that of the checkpoint to resume from, decides on the folder
+// and on what the terminal shows, and hands over to `train` of the library. What is left here are
+// signals: they arrive on a thread of their own, and the first only sets a flag that the training
+// loop reads after each step, so an interrupted run stops between steps. Read `run_train` first.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -71,8 +74,8 @@ void print_interrupted(const Options& o, const RunSummary& s) {
   }
 }
 
-// The run is done and its files are there: a report that cannot be written is told, and does not
-// make it fail.
+// The run is done and its files are there: a report that cannot be written is a warning, and
+// does not make the run fail.
 void leave_report(const std::string& folder, const Console& console) {
   try {
     const std::string file = write_report(folder).string();

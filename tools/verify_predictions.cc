@@ -1,4 +1,8 @@
-// myriad verify predictions
+// myriad verify predictions: predicts the runs of measurement files and prints how far the
+// predictions are off. Every chosen row is either priced or listed with the reason why not, so that
+// no row is left out silently. With --fit the rows are instead used to fit constants of one
+// cluster. Memory is not predicted then, because only times are fitted. Read `run_predictions`
+// first, then plan/accuracy.h.
 #include <fmt/format.h>
 
 #include <algorithm>

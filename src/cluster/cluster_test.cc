@@ -1,3 +1,5 @@
+// Cluster files and the cost law. Broken files must be refused with the key and the line; prices of
+// groups, collectives and products are compared with values that are worked out by hand.
 #include "cluster/cluster.h"
 
 #include <gtest/gtest.h>

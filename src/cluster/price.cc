@@ -123,7 +123,7 @@ class LocalBody {
   }
 
  private:
-  // Rounds that the busiest owner of experts takes.
+  // How many rounds the busiest owner of experts needs.
   void count_rounds() {
     for (const Step& s : body_.steps) {
       if (s.kind != StepKind::run || body_.ops[s.op].row != Row::window || body_.bound <= 0)
@@ -138,7 +138,7 @@ class LocalBody {
     }
   }
 
-  // Routed rows of a version in a round, where they are most.
+  // The routed rows of a version in a round, on the rank that has most of them.
   double rows_of(int version) const {
     const Version& v = body_.versions[version];
     const Value& value = (*body_.graph)[v.value];

@@ -1,3 +1,12 @@
+// Whole tensors and the parts of them that ranks hold. `set_state` gives every rank its part of a
+// whole; `get_state` and `Collected` put a whole together again, for checks and for files that know
+// no layout.
+//
+// The coordinates of a rank along the atoms that cut the value or over which it is partial say
+// which part the rank holds. The first rank with given coordinates contributes; every later one has
+// a copy, which must be equal to the bit, so that replicas that drift apart are found here. Parts
+// that overlap are partial sums (or maxima), and they are combined in the order of ranks, so the
+// result is always the same. Read `assemble` first.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -71,7 +80,8 @@ struct PartView {
   Tensor where;  // sizes and lo
 };
 
-// Sums what is pending in mesh order; copies of one part must be equal to the bit.
+// The whole from its parts. Partial sums are added in the order of ranks; copies of one part must
+// be equal to the bit.
 std::vector<double> assemble(const Mesh& mesh, const std::string& name, const Sizes& sizes,
                              const Layout& layout, std::vector<PartView> parts) {
   int64_t n = 1;

@@ -1,3 +1,13 @@
+// Counts what a step will compute, send and hold, without computing it. `Counter` is a machine that
+// the common walker (machine/walker.h) leads through the same actions, rounds and steps as the
+// executor, so only amounts can differ: an op counts the FLOPs of its local sizes, a collective the
+// elements in which what a rank holds before it meets what each other member holds after it
+// (`sent_in`).
+//
+// Routed rows are known only from the recorded choices of experts. They decide how many rounds a
+// body takes and how many rows each round has; all ranks of a stage take as many rounds as the one
+// that needs most. Then the peak is the end of the highest memory that the true numbers touch;
+// without routed rows it is that of the memory plan. Read Counter::step first, then `sent_in`.
 #include "machine/profile.h"
 
 #include <algorithm>
@@ -18,7 +28,7 @@ Range meet(Range a, Range b) {
   return {std::max(a.lo, b.lo), std::max(std::max(a.lo, b.lo), std::min(a.hi, b.hi))};
 }
 
-// Elements of the part that lies in `a` on rank_a and in `b` on rank_b.
+// How many elements of the value both rank_a has in layout `a` and rank_b has in layout `b`.
 int64_t overlap(const Mesh& mesh, const Value& v, const Layout& a, int rank_a, const Layout& b,
                 int rank_b, const CountRows& rows) {
   const auto range = [&](int d) {
@@ -68,7 +78,7 @@ class Counter : public Machine {
   }
 
   int rounds(const At& at, const Action& a, const LoweredBody& body) override {
-    int most = 1;  // of all parts of the rows, as the ranks agree
+    int most = 1;  // over all ranks of the stage, as the ranks agree when they run
     for (int r = 0; r < per_stage(); ++r)
       most = std::max(most, rounds_of(at.stage * per_stage() + r, a, body).rounds());
     return most;
@@ -135,7 +145,7 @@ class Counter : public Machine {
     return node_of_rank(a, program_.ranks_per_node) == node_of_rank(b, program_.ranks_per_node);
   }
 
-  // Whether a sparse value has one row a token and node.
+  // Whether a sparse value has one row for each token and node, not for each choice.
   static bool of_leads(const LoweredBody& body, const Value& v) {
     return std::any_of(body.ops.begin(), body.ops.end(), [&](const Op& op) {
       return op.row == Row::leads && op.outs[0] == v.routing;
@@ -144,7 +154,7 @@ class Counter : public Machine {
 
   int per_stage() const { return program_.mesh.ranks() / program_.stages; }
 
-  // The rounds of a run as rank's part of the rows sees them.
+  // The rounds that the part of the rows on this rank needs in a run of the body.
   const RoundsOf& rounds_of(int rank, const Action& a, const LoweredBody& body) {
     const Op* window = nullptr;
     const Step* step = nullptr;
@@ -237,7 +247,7 @@ Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int r
   std::vector<int> group = mesh.group(step.atoms, rank);
   std::sort(group.begin(), group.end());
   const auto n = static_cast<int64_t>(group.size());
-  const int64_t piece =  // an all_reduce cuts the flat value, or routed rows as rows
+  const int64_t piece =  // an all_reduce cuts the flat value anywhere, routed rows only between two
       v.sparse() ? row_elements(mesh, v, from.layout, rank) : 1;
   const auto part = [&](int64_t i) {
     const int64_t pieces = piece > 0 ? held / piece : 0;
@@ -259,7 +269,8 @@ Count sent_in(const Mesh& mesh, const LoweredBody& body, const Step& step, int r
   const int64_t me = std::find(group.begin(), group.end(), rank) - group.begin();
   const bool reduces_all = step.what == MoveKind::all_reduce;
   Count count{.messages = (reduces_all ? 2 : 1) * (n - 1)};
-  // What the others get is what is held but for the own part: cheaper than part by part.
+  // The others get all that is held except the rank's own part. This is cheaper to count than what
+  // each of them gets.
   const int64_t kept = step.what == MoveKind::all_gather ? held : to_peer(me);
   const int64_t all = step.what == MoveKind::all_gather ? n * held : held;
   count.bytes = (all - kept + (reduces_all ? (n - 1) * part(me) : 0)) * width;

@@ -28,7 +28,7 @@ struct Message {
   int by, action;  // walker and action
 };
 
-// A collective that some have reached.
+// A collective that some of its members have reached.
 struct Meeting {
   int come = 0;
   double start = 0, bytes = 0;
@@ -132,7 +132,7 @@ class Simulator {
     w.costs[static_cast<int>(Cost::host)] += seconds;
   }
 
-  // Stands still up to `until`, of which `transfer` is the message's own time.
+  // Waits up to `until`; `transfer` is the part of that wait in which the message itself travels.
   void stand(ClassWalk& w, double until, double transfer, WaitCause cause) {
     const double wait = until - w.clock;
     w.costs[static_cast<int>(Cost::send)] += transfer;
@@ -189,7 +189,7 @@ class Simulator {
     return true;
   }
 
-  // Reaches a collective; the last one lets all go on.
+  // Reaches a collective. The last member to come lets all of them resume.
   void come(int index, RunSegment& s) {
     ClassWalk& w = walks_[index];
     w.clock += s.seconds;

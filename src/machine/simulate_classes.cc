@@ -1,3 +1,16 @@
+// Sorts the ranks of a program into classes, so that the simulator walks one rank of each class
+// instead of all of them. It is colour refinement: all columns start with one colour, and each look
+// at them (`refine`) gives different colours to columns that look different. They are split by the
+// sizes that they hold (only cuts that do not divide can differ), by where their groups and the
+// receivers of their messages lie in the network, and then, until nothing changes, by the colours
+// that they meet in each kind of group. A look never joins colours again, so this ends.
+//
+// One rank may stand for its class because the ranks of a class see the same sizes, the same kinds
+// of partners and the same order: the ranks of a stage run one list of actions, the first looks
+// make sizes and distances equal, and at the end two columns of one colour meet equally many of
+// every colour in every collective. So all of them are ready at the same times; simulate.cc gives
+// the induction. If too many colours remain, the ranks of a stage are taken as one, and the result
+// is marked as inexact. Read Painter::run first.
 #include "machine/simulate_classes.h"
 
 #include <algorithm>
@@ -50,7 +63,7 @@ class Painter {
   }
 
  private:
-  // New colours: (old colour, what is seen), numbered by first column.
+  // A new colour for each pair of an old colour and what is seen, numbered by its first column.
   template <class F>
   void refine(const F& seen) {
     std::map<std::pair<int, int64_t>, int> ids;
@@ -134,7 +147,8 @@ class Painter {
     }
   }
 
-  // The columns of a group in a stage; a group over stages meets all of them.
+  // The columns of the part of a group that lies in a stage. A group over stages has such a part,
+  // with the same columns, in each of them.
   std::vector<int> group(AtomList atoms, int stage, int column) const {
     AtomList inside;
     for (Atom a : atoms) {
@@ -145,7 +159,8 @@ class Painter {
     return members;
   }
 
-  // Stages whose groups may differ: where nodes end is no matter of columns.
+  // How many stages have to be looked at. Groups are alike in all stages unless they depend on
+  // nodes, whose borders need not lie alike in them.
   int unlike_stages(AtomList atoms) const { return atoms.set() & kOfNodes ? p_.stages : 1; }
 
   void by_company() {

@@ -1,3 +1,8 @@
+// Shows a finished simulation: as JSON with the keys of docs/simulator.md, as text for a terminal,
+// and as a timeline in Chrome's trace format. Nothing is computed here except device-hours, the
+// memory that is left and the average cost of uneven loads. In the timeline a stage is one thread,
+// shown by one rank, and actions that take no time are left out. The categories of its bars are
+// those of the timelines of real runs (train/timeline.cc), so that both can be compared.
 #include "machine/simulate_report.h"
 
 #include <fmt/format.h>
@@ -36,7 +41,8 @@ json costs_json(const Costs& costs) {
   return out;
 }
 
-// Of layers with experts: layer from 0 and seconds a step.
+// For each layer with experts its number, counted from 0, and the seconds that uneven loads cost it
+// in a step.
 json imbalance_json(const StageResult& stage) {
   json out = json::array();
   for (const auto& [unit, seconds] : stage.imbalance_seconds)
@@ -44,7 +50,7 @@ json imbalance_json(const StageResult& stage) {
   return out;
 }
 
-// The sum over the slowest stage's layers and what a layer of it costs on average.
+// What uneven loads cost the slowest stage: its average layer, and all its layers together.
 std::string imbalance_line(const StageResult& stage) {
   double sum = 0;
   for (const auto& [unit, seconds] : stage.imbalance_seconds) sum += seconds;
@@ -149,7 +155,7 @@ std::string to_text(const Simulation& s, const Program& program, const Cluster& 
 
 namespace {
 
-// The words of train/timeline.cc for what a bar shows.
+// What a bar shows, in the words of train/timeline.cc.
 const char* category_of(const Action& action, const Program& program) {
   if (action.act != Act::run) return name_of(action.act);
   const BodyRole role = program.bodies[action.body].role;

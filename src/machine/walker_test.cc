@@ -1,4 +1,4 @@
-// The one walk: order, numbering, and that it can stop and go on anywhere.
+// The one walk: order, numbering, and that it can stop and resume anywhere.
 #include "machine/walker.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ Program two_stages() {
   return p;
 }
 
-// Writes down where it is. Blocks where it is told, and receives only what was sent.
+// Records where it is. Blocks where the test asks for it, and receives only what was sent.
 class Recorder : public Machine {
  public:
   explicit Recorder(const Program& p) : lines(p.mesh.ranks()), ranks_(p.mesh.ranks()) {}

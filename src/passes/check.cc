@@ -1,6 +1,6 @@
 // The checker lets all stages run their actions together, each as far as it can: an action that
 // waits for another stage ends once that stage has come as far. What a stage has written and
-// received, and how far each unit's sums are, is all that it must remember. When no stage can go on
+// received, and how far each unit's sums are, is all that it must remember. When none can continue
 // and not all have ended, they wait for each other, and the chain of waits is the error message.
 // What an action says of itself is checked in check_action.cc, what a body does in check_body.cc.
 #include "passes/check.h"
@@ -51,7 +51,7 @@ struct Channel {
   size_t received = 0;
 };
 
-// All stages together.
+// Checks the actions of all stages together.
 class Walk {
  public:
   explicit Walk(const Program& program) : program_(program), stages_(program.actions.size()) {

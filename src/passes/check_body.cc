@@ -75,7 +75,7 @@ bool leads(const Step& move, const Layout& from, const Layout& to) {
   return false;
 }
 
-// One body by itself.
+// Checks one body by itself.
 class BodyCheck {
  public:
   BodyCheck(const LoweredBody& body, const Program& program)

@@ -141,7 +141,7 @@ class BodyFlight {
   std::string at_ = ", inputs";
 };
 
-// What a body leaves in flight by its outputs, and finishes of its inputs.
+// Which outputs a body leaves in flight, and which of its inputs it finishes.
 struct Ends {
   std::map<int, Transfer> begun, finished;  // by place among outputs; among inputs
   std::set<int> written;                    // states of the body

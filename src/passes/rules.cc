@@ -1,3 +1,11 @@
+// Reads sharding constraints from text and says what they ask of a value; rules.h defines the
+// language. Reading checks every word against the mesh, so that an unknown atom is an error with
+// the line it is in. An atom that is declared with size 1 is known but left out of the mesh, so it
+// is skipped.
+//
+// Asking goes through all lines in order, since the last that names a label wins. Only then are
+// labels turned into dims: an atom that two dims ask for goes to the first, and `+zero` adds those
+// atoms that no dim has, so that no atom ever cuts two dims. Read Rules::operator() first.
 #include "passes/rules.h"
 
 #include <fnmatch.h>
@@ -69,7 +77,8 @@ Rules::Line Rules::parse(std::string_view text) const {
 
 namespace {
 
-// Dim along which cutting by `atoms` wastes least, ties to the leading one. Sizes of 0 count as 1.
+// The dim along which cutting by `atoms` wastes least, the leading one if several do. A size of 0
+// counts as 1.
 int dim_of_least_waste(const Value& v, const Want& want, AtomList atoms, const Mesh& mesh) {
   int best = 0;
   double least = 0;

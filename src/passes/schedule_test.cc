@@ -1,3 +1,6 @@
+// Schedules against a small simulation of their own, with passes of given length and messages that
+// take no time: every schedule ends, its bubble is that of the formula, and no more micro-batches
+// are in flight than promised.
 #include "passes/schedule.h"
 
 #include <gtest/gtest.h>

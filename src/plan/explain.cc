@@ -102,8 +102,8 @@ bool even(const Plan& p) {
   return *hi - *lo <= 1;
 }
 
-// What the fullest stage costs: against a simulation with as many layers on each if they differ,
-// else its excess over the mean.
+// What the fullest stage costs. If stages have different numbers of layers, that is against a
+// simulation with equally many on each, else it is the excess over the mean.
 void add_pipeline(const Simulation& s, const PlannedRun& run, const Simulation* evened,
                   std::vector<Cause>& out) {
   const Plan& plan = run.plan;

@@ -66,7 +66,8 @@ void set_plan(Measured& m, Plan plan, int64_t micro_batch, int64_t rows) {
   }
 }
 
-// FLOPs of the step as most sources count them: full attention; hardware: layers once more.
+// FLOPs of the step as most sources count them, with full attention. Hardware FLOPs count the
+// forward pass of the layers once more.
 double counted_flops(const Measured& m, bool hardware) {
   const Workload w = workload_of(m.run);
   const double head = 6 * w.tokens * static_cast<double>(m.run.model.vocabulary) *

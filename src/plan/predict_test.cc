@@ -1,3 +1,6 @@
+// Predictions against what is known without a simulator: the formula of the bubble, FLOPs and bytes
+// that can be counted by hand, and changes whose direction is certain. The clusters are ideal or
+// small, so that one effect stands alone.
 #include "plan/predict.h"
 
 #include <gtest/gtest.h>

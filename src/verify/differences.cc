@@ -1,3 +1,12 @@
+// Evaluates bodies as a model wrote them, before they are laid out: `Evaluator` runs the ops of one
+// body on whole tensors, and `PlainModel` runs the units of a model one after the other, forward
+// and backward. Neither uses a mesh, a program or the executor. What is shared with a real run is
+// the graph, `differentiate`, which is under test, and the reference kernels.
+//
+// The gradient is compared with central differences of the loss alone, which need no backward body,
+// so a wrong rule of differentiation cannot be on both sides. The choice of experts jumps where two
+// scores cross, and a difference over such a jump is no derivative; `hold_routing` therefore keeps
+// the choices of the last forward pass. Read Evaluator::run first.
 #include "verify/differences.h"
 
 #include <algorithm>

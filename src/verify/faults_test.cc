@@ -44,7 +44,7 @@ void for_moves(Program& p, const std::string& body_pattern, const std::string& v
   ASSERT_GT(n, 0) << "no move of " << value_pattern << " in " << body_pattern;
 }
 
-// Every rank goes on with what it has itself.
+// Every rank continues with its own part only.
 std::function<void(Program&)> drop(const std::string& body, const std::string& value,
                                    MoveKind what) {
   return [=](Program& p) { for_moves(p, body, value, what, keep_own); };

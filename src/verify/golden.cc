@@ -1,3 +1,12 @@
+// Runs a golden case: loads weights and batches that another implementation used, trains the same
+// steps under a layout, and compares what comes out with the numbers of that implementation.
+//
+// Logits and gradients of the first step are taken from the ranks as they pass (Job::set_tap) and
+// put together to whole tensors; that also proves that all copies are equal. Gradients get the
+// published names of their parameters, those of stacked experts are taken apart, and logits are put
+// back in the order of their row. Every error counts NaN as the worst. A router in a near tie may
+// choose another expert in bf16, so there only losses and the norm of expert models are judged.
+// Read Case::run first.
 #include "verify/golden.h"
 
 #include <algorithm>
@@ -108,9 +117,9 @@ class Case {
   struct Tolerance {
     double logits, gradient, loss, norm, after;
   };
-  // The golden files state tolerances for single precision; docs/precision.md those for bf16. A
-  // router in near ties chooses otherwise, so of expert models only losses and norm can be judged
-  // then.
+  // The golden files state the tolerances for fp32, docs/precision.md those for bf16. In bf16 a
+  // router may choose another expert in a near tie, so only losses and norm of expert models are
+  // judged.
   static constexpr double kAny = std::numeric_limits<double>::infinity();
   static constexpr Tolerance kInBf16{0x1p-5, 0x1p-3, 5e-3, 0x1p-3, 2};
   static constexpr Tolerance kOfExpertsInBf16{kAny, kAny, 5e-2, 0.5, kAny};
@@ -215,7 +224,7 @@ class Case {
       worst(report_.norm, relative(r.norm, golden.at("gradient_norm")));
   }
 
-  // Expert layers in model order.
+  // Both lists have the expert layers in the order of the model.
   void compare_routing(const json& golden, const StepResult& r) {
     if (!golden.contains("tokens_per_expert")) return;
     size_t layer = 0;

@@ -1,3 +1,13 @@
+// Trains every variant under many layouts and compares each with one rank. The layouts to try are
+// the whole list for the base model (all of them without cp) and pairwise designs for the others;
+// verify/variants.h makes both.
+//
+// There are two comparisons. Values must agree with those of one rank within a bound, since a
+// layout may change the order of sums. Beyond that, layouts that differ only in what must not
+// change the order of any sum (stages, schedule, recomputation, ZeRO) must agree to the bit:
+// `bit_group` names all the rest, and layouts of one name are a group. One worker tries a group
+// from its first layout to its last, and the groups with most work go first. Read the class Sweep
+// first.
 #include "verify/layouts.h"
 
 #include <algorithm>
@@ -24,7 +34,7 @@ double LayoutReport::worst_error(bool narrow) const {
 
 namespace {
 
-// Of one rank; of variants in bf16 also its own run, beside that in fp64.
+// What one rank computes in fp64, and for variants in bf16 also what it computes in bf16.
 struct Reference {
   Record run, narrow;
 };
@@ -33,7 +43,7 @@ struct Task {
   const Variant* variant;
   const Reference* reference;
   Plan plan;
-  int number;         // of the variant
+  int number;         // the place of the variant in the report
   std::string group;  // layouts that must agree to the bit
 };
 
@@ -110,7 +120,7 @@ class Sweep {
   }
 
  private:
-  // The base in full, but for context parallelism; of that and of the other variants a selection.
+  // All layouts of the base model without context parallelism, and a selection of the others.
   std::vector<Plan> chosen_plans(const Variant& v) const {
     std::vector<Plan> all = all_plans(v, options_.max_ranks), full;
     if (options_.all) return all;
@@ -205,12 +215,11 @@ class Sweep {
 
   const LayoutSweep& options_;
   std::vector<Variant> variants_;
-  std::map<std::pair<std::string, int>, Reference>
-      references_;  // by variant and micro-batches: one rank
+  std::map<std::pair<std::string, int>, Reference> references_;  // by variant and micro-batches
   std::vector<Task> tasks_;
   std::vector<std::vector<int>> groups_;
   std::atomic<size_t> next_{0};
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards report_ and done_
   LayoutReport report_;
   int done_ = 0;
 };

@@ -1,3 +1,11 @@
+// Lays out tiny models by random constraints instead of the rules of a plan, trains them and
+// compares them with one rank. Any constraint is legal, so every combination of moves and partial
+// sums that the sharder can make may come up.
+//
+// What is asked of a value is drawn from the seed and the name of the value alone. So it does not
+// matter in which order or how often the sharder asks, a value is asked for alike in all bodies,
+// and a failure is repeated by its seed. Choices of experts are the one exception: all ranks have
+// to know them. Read `random_wanted` first.
 #include "verify/random_layouts.h"
 
 #include <algorithm>
@@ -13,7 +21,7 @@ namespace myriad {
 
 namespace {
 
-// Draws in order, as a function of seed and name.
+// A sequence of draws that depends on seed and name alone.
 class Draw {
  public:
   Draw(uint64_t seed, std::string_view name) : seed_(seed), stream_(stream_of(name)) {}
@@ -33,7 +41,8 @@ std::function<Want(const Value&)> random_wanted(uint64_t seed, const Mesh& mesh)
   }
   return [seed, atoms](const Value& value) {
     Want want;
-    // All ranks know who goes where: the rows that follow from it may then lie anywhere.
+    // All ranks must know which expert each token chose; the rows of these choices may lie
+    // anywhere.
     if (value.name == "idx" || value.name == "idr" || value.name == "rounds") {
       want.asked = want.settle = true;
       return want;
@@ -99,7 +108,7 @@ std::vector<RandomLayout> verify_random_layouts(uint64_t first, int count, int m
     Plan plan;
     const Record* reference;
   };
-  std::map<std::pair<const Variant*, int>, Record> references;  // one rank, by micro-batches
+  std::map<std::pair<const Variant*, int>, Record> references;  // one rank; by micro-batches too
   std::vector<Trial> trials;
   Pool pool(1);
   for (int i = 0; i < count; ++i) {

@@ -65,7 +65,7 @@ class Matrix {
   }
 
  private:
-  // Saves in the middle, and goes on.
+  // Saves in the middle, and continues.
   Record save(size_t from) {
     Job& job = *jobs_[from];
     job.initialise(1);

@@ -1,3 +1,12 @@
+// Trains one variant under one layout and keeps what it computed as tensors by name, so that two
+// runs can be compared whatever their layouts. Gradients are caught where they are reduced and not
+// yet clipped, on all ranks, and put together to whole tensors.
+//
+// Beside the numbers every step is checked for what needs no other run: copies that ranks hold must
+// be equal, predicted and measured counts must be equal, and a step without a target must leave
+// every weight and moment as it is. Errors are relative to the largest value of a tensor, and for
+// gradients to at least a small share of the largest gradient, since one that vanishes consists of
+// rounding only. Read `run_trial` first, then `compare`.
 #include "verify/trial.h"
 
 #include <algorithm>
@@ -15,7 +24,7 @@ constexpr double kLearningRate = 1e-2;
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
-// Gradients as the optimizer gets them, of one step.
+// Collects the gradients of one step as the optimizer gets them.
 class Gradients {
  public:
   explicit Gradients(Job& job) : job_(job) {
@@ -29,7 +38,7 @@ class Gradients {
   }
   ~Gradients() { job_.set_tap(nullptr); }
 
-  // A tied weight's gradient is known to two stages.
+  // Two stages hand out the gradient of a tied weight, and both must be equal.
   void add_to(Record& record, int step) {
     const Program& p = job_.train().program;
     for (const auto& [buffer, part] : parts_) {
@@ -62,7 +71,7 @@ void check_untouched(const Tensors& before, const Tensors& after, int step, Reco
   }
 }
 
-// Names what differs first.
+// Reports every count that was not predicted.
 void check_counts(const StepProfile& predicted, const StepProfile& measured, int step,
                   Record& record) {
   if (predicted == measured) return;
@@ -164,7 +173,7 @@ double largest(const std::vector<double>& x) {
   return m;
 }
 
-// By step ("gradient 1 ").
+// Kind and step of a tensor: "gradient 1 " for "gradient 1 NAME".
 std::string step_of(const std::string& name) {
   return name.substr(0, name.find(' ', name.find(' ') + 1) + 1);
 }

@@ -1,3 +1,12 @@
+// The tiny models that layouts are tried on, and the lists of layouts to try.
+//
+// The models have odd sizes, so that hardly any cut divides, and each adds one thing that can go
+// wrong: tied weights, packed documents, ranks without a target, a router. `all_plans` lists every
+// layout up to a number of ranks, and leaves out settings without effect. That is too many for most
+// models, so `pairwise` selects layouts that still contain every pair of settings together: it
+// takes the one with most pairs not yet seen, until all are seen. Such a count only falls while
+// others are chosen, so an old count is a bound, and a layout whose fresh count still equals its
+// bound at the top of the queue is the best of all. Read `all_variants` and `all_plans` first.
 #include "verify/variants.h"
 
 #include <algorithm>
@@ -38,7 +47,7 @@ bool masked(Targets targets, int step, int64_t row, int64_t at, int64_t sequence
   return row % 3 != 0 || at >= (sequence + 1) / 2;
 }
 
-// add(name, packed, targets, change)
+// Calls add(name, packed, targets, change) for each variant with experts.
 template <class Add>
 void add_experts(const Add& add) {
   const auto with = [](Family family, MoeConfig moe) {
@@ -172,8 +181,8 @@ std::vector<Plan> pipelines(const Plan& base, int layers, int64_t rows) {
     for (int mb : {1, 2, 4}) {
       if (mb > rows || (vpp > 1 && mb < base.pp)) continue;
       if (mb == 1 && vpp > 1)
-        continue;  // on one stage (interleaving needs as many micro-batches as stages): the order
-                   // of vpp 1
+        continue;  // interleaving needs as many micro-batches as stages, so this is one stage,
+                   // which runs in the order of vpp 1
       for (const char* schedule : {"gpipe", "1f1b"}) {
         if ((vpp > 1 || mb == 1) && schedule[0] == 'g') continue;
         Plan p = base;
@@ -194,7 +203,7 @@ std::vector<Plan> memories(const Plan& base) {
     for (int sp = 0; sp <= (base.tp > 1 ? 1 : 0); ++sp) {
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         for (const GradReduce reduce : {GradReduce::step, GradReduce::micro_batch}) {
-          // With one micro-batch or nothing to reduce over the default alone is tried.
+          // With one micro-batch, or with nothing to reduce over, only the default is tried.
           const bool usual = (reduce == GradReduce::micro_batch) == (zero >= 2);
           if (!usual && (base.micro_batches == 1 || base.dp * base.cp * base.tp == 1)) continue;
           Plan p = base;
@@ -212,7 +221,7 @@ std::vector<Plan> memories(const Plan& base) {
 
 constexpr double kSeveralRounds = 0.3;
 
-// Whether experts, or their part on a node, are a product of atoms.
+// Whether the ranks of experts, and their part on a node, are products of atoms.
 bool has_mesh(const Plan& plan, const Pieces& pieces) {
   try {
     mesh_of(plan, pieces);
@@ -232,7 +241,7 @@ std::vector<Plan> dispatches(const Plan& base, const Pieces& pieces) {
     out.push_back(p);
     for (const Dispatch kind : {Dispatch::node_gather, Dispatch::node_relay}) {
       p.dispatch = kind;
-      const int nodes = nodes_of_experts(p);  // 0: not as many ranks on each
+      const int nodes = nodes_of_experts(p);  // 0: nodes hold different numbers of ranks
       if (nodes == 1 || (nodes == 0 && kind == Dispatch::node_gather)) continue;
       if (has_mesh(p, pieces)) out.push_back(p);
     }
@@ -315,7 +324,7 @@ std::array<int, kSettings> settings(const Plan& p) {
           p.ranks_per_node < p.ranks() ? p.ranks_per_node : 0};
 }
 
-// Of two settings with their values, numbered as they come up.
+// Numbers the pairs of two settings with their values in the order in which they come up.
 class Pairs {
  public:
   std::vector<int> of(const Plan& p) {
@@ -347,8 +356,8 @@ std::vector<Plan> pairwise(const std::vector<Plan>& plans, uint64_t seed, size_t
     pairs.push_back(all.of(plans[i]));
   }
   std::sort(order.begin(), order.end());
-  // The plan with most open pairs, again and again. Their number only falls, so what was seen of a
-  // plan before is a bound: only those at the top are counted anew.
+  // Chooses the plan with most open pairs until none is open. The open pairs of a plan only become
+  // fewer, so an earlier count is a bound: only plans at the top of the queue are counted again.
   std::vector<char> open(all.size(), 1);
   std::set<size_t> chosen;
   std::priority_queue<std::tuple<int64_t, int64_t>> bounds;  // open pairs, -place in `order`

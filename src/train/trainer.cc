@@ -1,30 +1,29 @@
 // The training loop. A run makes its parts (workers, programs, text, rows), tells what it is going
 // to do, takes its steps, and leaves a folder. After every step it holds what the step did against
 // what was predicted of it, and says so once if they differ. The loop decides when something
-// happens; how it happens lies in other files: run_folder.h writes the files of the run,
-// evaluation.h measures the model and lets it write, resume.h and checkpoint.h go on from
-// checkpoints and make them, report.h shows it all on the terminal. Read train/trainer.h first,
-// then RunParts, then Run::run and Run::step.
+// happens; how it happens lies in other files: run_parts.h makes the parts, run_folder.h writes the
+// files of the run, evaluation.h measures the model and lets it write, resume.h and checkpoint.h go
+// on from checkpoints and make them, report.h shows it all on the terminal. Read train/trainer.h
+// first, then train/run_parts.h, then Run::run and Run::step.
 #include "train/trainer.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <mutex>
-#include <optional>
 
 #include "base/error.h"
 #include "ckpt/shards.h"
 #include "data/files.h"
 #include "machine/simulate_report.h"
-#include "train/batches.h"
 #include "train/checkpoint.h"
 #include "train/evaluation.h"
 #include "train/forecast.h"
 #include "train/plan_json.h"
-#include "train/read_ahead.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
+#include "train/run_parts.h"
 #include "train/timeline.h"
 
 namespace myriad {
@@ -41,50 +40,6 @@ double now() {
 bool is_due(int64_t step, int64_t every, int64_t last) {
   return step == last || (every > 0 && step % every == 0);
 }
-
-JobConfig job_config_of(const RunConfig& c) {
-  return {.model = c.model,
-          .plan = c.plan,
-          .rows = c.rows(),
-          .sequence = c.train.sequence_length,
-          .real = c.train.dtype,
-          .optimizer = c.train.optimizer,
-          .kernels = c.train.kernels};
-}
-
-TextData prepare_run(const RunConfig& config, const fs::path& folder, const Console& console) {
-  make_run_folder(folder);
-  LiveLine line(console);
-  return prepare_text(config, [&](const std::string& what) { line.note("data: " + what); });
-}
-
-// What a run works with. The members are made from the first to the last and go from the last to
-// the first, and each place in this order has its reason:
-// - The job works on the pool, so the pool outlives it.
-// - The job is made before the text: a layout that cannot be is refused before a folder is made and
-//   before any text is read.
-// - The rows are cut from the text.
-// - The thread of `ahead` reads the rows while a step runs. It is last because its end waits for
-// the
-//   thread, so everything that the thread reads still stands.
-struct RunParts {
-  RunParts(const RunConfig& config, const fs::path& folder, const TrainOptions& options)
-      : pool(config.train.workers),
-        job(job_config_of(config), pool,
-            Job::Options{.rewrite = options.rewrite,
-                         .evaluation_rows = evaluation_rows(config),
-                         .generation = generation_of(config)}),
-        text(prepare_run(config, folder, options.console)),
-        samples(training_rows(config, text)),
-        held_out(text.held_out, config.train.sequence_length) {}
-
-  Pool pool;
-  Job job;
-  TextData text;
-  MixedSamples samples;
-  HeldOutRows held_out;
-  std::optional<ReadAhead> ahead;  // the batches of the steps, from the first step on
-};
 
 // How long things take, to tell how long the rest will take.
 struct Pace {
@@ -134,9 +89,8 @@ class Run {
     out_.plan = plan_json(config_, job_, parts_.pool.workers());
     out_.data = parts_.text.to_json(config_.data);
     start();
+    parts_.read_ahead(config_, first_);
     const int64_t steps = config_.train.steps;
-    parts_.ahead.emplace([this](int64_t i) { return training_batch(config_, parts_.samples, i); },
-                         first_, steps);
     for (int64_t i = first_; i <= steps && out_.stopped.empty() && !out_.interrupted; ++i) step(i);
     line_.end();
     if (!out_.interrupted) finish();

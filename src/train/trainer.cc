@@ -1,25 +1,29 @@
+// The training loop. A run makes its parts (workers, programs, text, rows), tells what it is going
+// to do, takes its steps, and leaves a folder. After every step it holds what the step did against
+// what was predicted of it, and says so once if they differ. The loop decides when something
+// happens; how it happens lies in other files: run_parts.h makes the parts, run_folder.h writes the
+// files of the run, evaluation.h measures the model and lets it write, resume.h and checkpoint.h go
+// on from checkpoints and make them, report.h shows it all on the terminal. Read train/trainer.h
+// first, then train/run_parts.h, then Run::run and Run::step.
 #include "train/trainer.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
+#include <map>
 #include <mutex>
-#include <optional>
-#include <tuple>
 
 #include "base/error.h"
-#include "base/random.h"
 #include "ckpt/shards.h"
 #include "data/files.h"
-#include "data/samples.h"
 #include "machine/simulate_report.h"
 #include "train/checkpoint.h"
+#include "train/evaluation.h"
 #include "train/forecast.h"
-#include "train/generate.h"
-#include "train/model_folder.h"
 #include "train/plan_json.h"
-#include "train/read_ahead.h"
+#include "train/resume.h"
+#include "train/run_folder.h"
+#include "train/run_parts.h"
 #include "train/timeline.h"
 
 namespace myriad {
@@ -27,90 +31,66 @@ namespace myriad {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-json to_json(const StepProfile& p) {
-  json collectives = json::object();
-  for (const auto& [kind, count] : p.collectives)
-    collectives[kind] = {{"bytes", count.bytes},
-                         {"messages", count.messages},
-                         {"between_nodes_bytes", count.between_nodes_bytes},
-                         {"between_nodes_rows", count.between_nodes_rows}};
-  return {{"flops", static_cast<int64_t>(p.flops)},
-          {"collectives", collectives},
-          {"peak_bytes", p.peak_bytes}};
+// True for every `every`-th step and for the last one; an `every` of 0 means the last one alone.
+bool is_due(int64_t step, int64_t every, int64_t last) {
+  return step == last || (every > 0 && step % every == 0);
 }
 
-void append(Batch& batch, const SampleRow& row) {
-  const auto add = [](std::vector<int32_t>& to, const std::vector<int32_t>& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  add(batch.ids, row.ids);
-  add(batch.targets, row.targets);
-  add(batch.positions, row.positions);
-  add(batch.documents, row.documents);
+// How long things take, to tell how long the rest will take.
+struct Pace {
+  std::vector<double> steps;  // seconds of each step
+  double recent = 0;          // seconds of a step, smoothed
+  double evaluation = 0;      // seconds of the last one
+};
+
+double seconds_left(const Pace& pace, const TrainConfig& train, int64_t step) {
+  const int64_t every = train.evaluate_every, left = train.steps - step;
+  const double evaluations =
+      static_cast<double>(every > 0 ? left / every + (left % every != 0) : left > 0);
+  return pace.recent * static_cast<double>(left) + evaluations * pace.evaluation;
 }
 
-// A row without targets, to fill up the last evaluation batch.
-SampleRow blank_row(int64_t length) {
-  SampleRow row{.ids = std::vector<int32_t>(length, 0),
-                .targets = std::vector<int32_t>(length, kNoTarget),
-                .documents = std::vector<int32_t>(length, 0),
-                .positions = {}};
-  for (int64_t i = 0; i < length; ++i) row.positions.push_back(static_cast<int32_t>(i));
-  return row;
-}
-
-// As many rows as fill the pipeline with micro-batches no larger than those of training.
-int64_t evaluation_rows(const RunConfig& c) {
-  const int64_t m = c.plan.micro_batches, rows = c.rows();
-  return std::min(rows, (rows + m - 1) / m * c.plan.pp);
-}
-
-// Passages are as long as the rows of training.
-Generation generation_of(const RunConfig& c) {
-  const int64_t context = c.train.sequence_length;
-  if (c.prompts.empty() || context < 2) return {};
-  return {.rows = std::min<int64_t>(std::ssize(c.prompts), 8), .tokens = cache_places(context)};
+// Takes a step and notes how many rounds the experts of each unit took, in the micro-batch and on
+// the rank that took most.
+StepResult take_step(Job& job, const Batch& batch, const StepScalars& scalars,
+                     std::map<int, int>& rounds) {
+  if (job.config().model.moe.experts == 0) return job.step(batch, scalars);
+  std::mutex mutex;
+  job.set_tap([&](int, const Action& a, int buffer, const Tensor& t) {
+    const Program& p = job.train().program;
+    if (p.value(p.buffers[buffer]).name != "rounds") return;
+    const std::lock_guard lock(mutex);
+    rounds[a.unit] = std::max(rounds[a.unit], static_cast<int>(*t.as<int32_t>()));
+  });
+  const StepResult r = job.step(batch, scalars);
+  job.set_tap(nullptr);
+  return r;
 }
 
 class Run {
  public:
   Run(const RunConfig& config, const fs::path& folder, const TrainOptions& options)
       : config_(config),
-        folder_(folder),
         options_(options),
         env_(options.env ? *options.env : own_env_),
         line_(options.console),
         began_(now()),
-        pool_(config.train.workers),
-        job_(JobConfig{.model = config.model,
-                       .plan = config.plan,
-                       .rows = config.rows(),
-                       .sequence = config.train.sequence_length,
-                       .real = config.train.dtype,
-                       .optimizer = config.train.optimizer,
-                       .kernels = config.train.kernels},
-             pool_,
-             Job::Options{.rewrite = options.rewrite,
-                          .evaluation_rows = evaluation_rows(config),
-                          .generation = generation_of(config)}),
-        text_(prepare(options)),
-        samples_(training_rows(config, text_)),
-        held_out_(text_.held_out, config.train.sequence_length) {}
+        folder_{.path = folder},
+        parts_(config, folder, options) {}
 
   RunSummary run() {
-    out_.folder = folder_.string();
+    out_.folder = folder_.path.string();
     out_.planned_peak_bytes = job_.train().peaks();
-    out_.plan = plan_json(config_, job_, pool_.workers());
-    out_.data = text_.to_json(config_.data);
+    out_.plan = plan_json(config_, job_, parts_.pool.workers());
+    out_.data = parts_.text.to_json(config_.data);
     start();
+    parts_.read_ahead(config_, first_);
     const int64_t steps = config_.train.steps;
-    ahead_.emplace([this](int64_t i) { return training_batch(i); }, first_, steps);
     for (int64_t i = first_; i <= steps && out_.stopped.empty() && !out_.interrupted; ++i) step(i);
     line_.end();
     if (!out_.interrupted) finish();
@@ -118,33 +98,23 @@ class Run {
   }
 
  private:
-  TextData prepare(const TrainOptions& options) {
-    std::error_code failed;
-    fs::create_directories(folder_, failed);
-    if (failed)
-      throw Error(fmt::format("cannot be made: {}", failed.message()), folder_,
-                  "--out names the folder of the run");
-    LiveLine line(options.console);
-    return prepare_text(config_, [&](const std::string& what) { line.note("data: " + what); });
-  }
-
   void start() {
-    std::string metrics, samples;  // lines of the run that goes on
-    if (!options_.resume.empty()) std::tie(metrics, samples) = resume();
-    for (const char* old : {"summary.json", "model.safetensors", "timeline.json",
-                            "timeline_predicted.json", "report.html"})
-      fs::remove(folder_ / old);
-    write_file_aside(folder_ / "config.yaml", write_run(config_));
-    for (const auto& [name, bytes] : text_.tokenizer_files) write_file_aside(folder_ / name, bytes);
-    metrics_ = begin_lines("metrics.jsonl", metrics);
-    samples_lines_ = begin_lines("samples.jsonl", samples);
-    const MatrixPeak peak = measure_matrix_peak(pool_, options_.peak_seconds);
+    RunLines lines;
+    if (!options_.resume.empty()) {
+      Resumed r = resume_run(env_, job_, config_, parts_.text, folder_.path, options_.resume,
+                             options_.allow);
+      first_ = r.first;
+      out_.steps = r.steps;
+      lines = std::move(r.lines);
+    }
+    begin_run(folder_, config_, parts_.text, lines);
+    const MatrixPeak peak = measure_matrix_peak(parts_.pool, options_.peak_seconds);
     out_.peak_flops_per_s = peak.flops_per_s;
-    std::string plan = plan_text(config_, job_, text_, peak, pool_.workers());
+    std::string plan = plan_text(config_, job_, parts_.text, peak, parts_.pool.workers());
     plan.pop_back();
     line_.note(plan);
     look_ahead();
-    for (const std::string& w : run_warnings(config_, text_)) line_.say("  warning  " + w);
+    for (const std::string& w : run_warnings(config_, parts_.text)) line_.say("  warning  " + w);
     if (!options_.resume.empty()) {
       line_.note(
           fmt::format("  resumed  after step {} of {}", first_ - 1, options_.resume.string()));
@@ -158,163 +128,56 @@ class Run {
 
   void look_ahead() {
     if (!options_.machine) return;
-    const Forecast f = forecast(config_, job_.train().program, options_.machine(), pool_.workers());
+    const Forecast f =
+        forecast(config_, job_.train().program, options_.machine(), parts_.pool.workers());
     out_.predicted_step_seconds = f.step_seconds;
     out_.predicted_bubble = f.bubble;
-    write_file_aside(folder_ / "timeline_predicted.json", f.timeline);
+    write_file_aside(folder_.path / "timeline_predicted.json", f.timeline);
     line_.note(
         fmt::format("  time     {} a step on this machine; bubble {:.1f} %, were each rank on a "
                     "device of its own",
                     show_seconds(f.step_seconds), 100 * f.bubble));
   }
 
-  std::ofstream begin_lines(const char* name, const std::string& lines) const {
-    write_file_aside(folder_ / name, lines);
-    std::ofstream out(folder_ / name, std::ios::app);
-    if (!out) throw Failure(fmt::format("{}: cannot be written", (folder_ / name).string()));
-    return out;
-  }
-
-  // Nothing is written before the checkpoint is found to be whole and of this run.
-  std::pair<std::string, std::string> resume() {
-    const Manifest saved = read_manifest(options_.resume);
-    check_same_run(saved, manifest_of(config_, text_, saved.step), options_.allow);
-    restore_run(job_, options_.resume);
-    first_ = saved.data_position;
-    out_.steps = saved.step;
-    const fs::path run = run_of(options_.resume);
-    if (fs::exists(folder_) && fs::equivalent(run, folder_)) {
-      if (const Outcome o = set_later_aside(env_, run, saved.step); !o.ok())
-        throw Failure(o.reason);
-    }
-    const auto lines = [&](const char* name) {
-      return fs::exists(run / name) ? metrics_up_to(read_file(run / name), saved.step) : "";
-    };
-    return {lines("metrics.jsonl"), lines("samples.jsonl")};
-  }
-
-  // A fault is told, and training goes on: the checkpoints of before are as they were.
-  bool save(int64_t i) {
-    Outcome o = env_.flush(folder_ / "metrics.jsonl");
-    if (o.ok()) o = save_run(env_, folder_, job_, config_, text_, i);
-    if (o.ok()) {
-      ++out_.saved;
-    } else {
-      ++out_.saves_failed;
-      line_.say(fmt::format("warning: step {} was not saved: {}", i, o.reason));
-    }
-    return o.ok();
-  }
-
-  Batch training_batch(int64_t step) const {
-    Batch batch{.rows = config_.rows(), .sequence = config_.train.sequence_length};
-    for (int64_t r = 0; r < batch.rows; ++r)
-      append(batch, samples_.row((step - 1) * batch.rows + r));
-    return batch;
-  }
-
   void step(int64_t i) {
+    const int64_t last = config_.train.steps;
     const double from = now();
-    const Batch batch = ahead_->next();
+    const Batch batch = parts_.ahead->next();
     const double ready = now(), lr = learning_rate(config_.train, i);
-    job_.train().executor->set_timing(i == first_ + 1 || i == config_.train.steps);
-    const StepResult r = take_step(batch, {.lr = lr, .step = i});
+    job_.train().executor->set_timing(i == first_ + 1 || i == last);
+    std::map<int, int> rounds;
+    const StepResult r = take_step(job_, batch, {.lr = lr, .step = i}, rounds);
     const double seconds = now() - ready;
     out_.steps = i;
     out_.loss = r.loss();
     out_.data_wait_seconds += ready - from;
     out_.step_seconds += seconds;
-    taken_.push_back(seconds);
+    pace_.steps.push_back(seconds);
     const double rate = static_cast<double>(config_.train.tokens_per_step) / seconds;
-    const double mfu = rate * model_flops_per_token(config_.model, config_.train.sequence_length) /
-                       out_.peak_flops_per_s;
-    const std::vector<LayerLoad> loads = expert_loads(r, rounds_);
-    record({{"step", i},
-            {"loss", r.loss()},
-            {"norm", r.norm},
-            {"learning_rate", lr},
-            {"tokens", r.tokens},
-            {"tokens_per_second", rate},
-            {"mfu", mfu},
-            {"seconds", seconds},
-            {"data_wait_seconds", ready - from}},
-           r, loads);
+    const std::vector<LayerLoad> loads = expert_loads(r, rounds);
+    record_step(folder_,
+                {{"step", i},
+                 {"loss", r.loss()},
+                 {"norm", r.norm},
+                 {"learning_rate", lr},
+                 {"tokens", r.tokens},
+                 {"tokens_per_second", rate},
+                 {"mfu", mfu(rate)},
+                 {"seconds", seconds},
+                 {"data_wait_seconds", ready - from}},
+                r, loads);
     compare(i);
     if (!std::isfinite(r.loss_sum) || !std::isfinite(r.norm)) return stop(i, r, batch);
-    const int64_t every = config_.train.evaluate_every;
-    const bool evaluated = i == config_.train.steps || (every > 0 && i % every == 0);
+    const bool evaluated = is_due(i, config_.train.evaluate_every, last);
     if (evaluated) evaluate(i);
-    if (i == config_.train.steps || (config_.generate_every > 0 && i % config_.generate_every == 0))
-      write_samples(i);
-    recent_ = i == first_ ? seconds : 0.95 * recent_ + 0.05 * seconds;
+    if (is_due(i, config_.generate_every, last)) {
+      out_.passages = passages();
+      record_samples(folder_, i, out_.passages);
+    }
+    pace_.recent = i == first_ ? seconds : 0.95 * pace_.recent + 0.05 * seconds;
     show(i, r, lr, evaluated);
     if (evaluated && !loads.empty()) line_.note(load_table(loads));
     keep(i);
-  }
-
-  void keep(int64_t i) {
-    const int64_t every = config_.train.save_every, last = config_.train.steps;
-    const bool leave = i < last && options_.interrupted && options_.interrupted();
-    if (!leave && (every == 0 || (i % every != 0 && i != last))) return;
-    const bool saved = save(i);
-    if (!leave) return;
-    out_.interrupted = saved;
-    if (!saved) out_.stopped = fmt::format("step {}: asked to stop, but it could not be saved", i);
-  }
-
-  // Notes how many rounds the experts of each unit took.
-  StepResult take_step(const Batch& batch, const StepScalars& scalars) {
-    rounds_.clear();
-    if (config_.model.moe.experts == 0) return job_.step(batch, scalars);
-    std::mutex mutex;
-    job_.set_tap([&](int, const Action& a, int buffer, const Tensor& t) {
-      const Program& p = job_.train().program;
-      if (p.value(p.buffers[buffer]).name != "rounds") return;
-      const std::lock_guard lock(mutex);
-      rounds_[a.unit] = std::max(rounds_[a.unit], static_cast<int>(*t.as<int32_t>()));
-    });
-    const StepResult r = job_.step(batch, scalars);
-    job_.set_tap(nullptr);
-    return r;
-  }
-
-  void show(int64_t i, const StepResult& r, double lr, bool evaluated) {
-    const int64_t every = config_.train.evaluate_every, left = config_.train.steps - i;
-    const double evaluations =
-        static_cast<double>(every > 0 ? left / every + (left % every != 0) : left > 0);
-    const double rate = static_cast<double>(config_.train.tokens_per_step) / recent_;
-    line_.show(
-        {.step = i,
-         .steps = config_.train.steps,
-         .loss = r.loss(),
-         .bits_per_byte = out_.heldout_bits_per_byte,
-         .norm = r.norm,
-         .learning_rate = lr,
-         .tokens_per_second = rate,
-         .mfu = rate * model_flops_per_token(config_.model, config_.train.sequence_length) /
-                out_.peak_flops_per_s,
-         .seconds_left = recent_ * static_cast<double>(left) + evaluations * last_evaluation_},
-        evaluated);
-  }
-
-  void record(json line, const StepResult& r, const std::vector<LayerLoad>& loads) {
-    if (!loads.empty()) line["router_losses"] = r.auxiliary;
-    for (const LayerLoad& l : loads) {
-      line["experts"].push_back({{"layer", l.layer},
-                                 {"tokens", l.tokens},
-                                 {"max_over_mean", l.max_over_mean()},
-                                 {"dead", l.dead()},
-                                 {"dropped", l.dropped},
-                                 {"rounds", l.rounds}});
-    }
-    record(line);
-  }
-
-  void record(const json& line) { append_line(metrics_, "metrics.jsonl", line); }
-
-  void append_line(std::ofstream& to, const char* name, const json& line) const {
-    to << line.dump() << std::endl;
-    if (!to) throw Failure(fmt::format("{}: cannot be written", (folder_ / name).string()));
   }
 
   void compare(int64_t i) {
@@ -340,153 +203,108 @@ class Run {
   }
 
   void evaluate(int64_t i) {
-    const double nats = measure_held_out();
-    record({{"step", i},
-            {"heldout_bits_per_byte", out_.heldout_bits_per_byte},
-            {"heldout_loss", nats / static_cast<double>(held_out_.predicted_tokens())},
-            {"seconds", last_evaluation_}});
+    const HeldOutLoss h = measure();
+    record(folder_, {{"step", i},
+                     {"heldout_bits_per_byte", h.bits_per_byte},
+                     {"heldout_loss", h.loss},
+                     {"seconds", h.seconds}});
   }
 
-  double measure_held_out() {
-    const double from = now();
-    const int64_t per_call = evaluation_rows(config_), length = config_.train.sequence_length;
-    double nats = 0;
-    for (int64_t first = 0; first < held_out_.rows(); first += per_call) {
-      Batch batch{.rows = per_call, .sequence = length};
-      for (int64_t r = first; r < first + per_call; ++r)
-        append(batch, r < held_out_.rows() ? held_out_.row(r) : blank_row(length));
-      nats += job_.evaluate(batch).loss_sum;
+  HeldOutLoss measure() {
+    const HeldOutLoss h = measure_held_out(job_, parts_.held_out, config_);
+    out_.heldout_bits_per_byte = h.bits_per_byte;
+    out_.evaluate_seconds += h.seconds;
+    pace_.evaluation = h.seconds;
+    return h;
+  }
+
+  std::vector<Passage> passages() {
+    return continue_prompts(job_, *parts_.text.tokenizer, config_);
+  }
+
+  // The share of the local peak that the model's own operations reach at so many tokens a second.
+  double mfu(double tokens_per_second) const {
+    return tokens_per_second * model_flops_per_token(config_.model, config_.train.sequence_length) /
+           out_.peak_flops_per_s;
+  }
+
+  void show(int64_t i, const StepResult& r, double lr, bool evaluated) {
+    const double rate = static_cast<double>(config_.train.tokens_per_step) / pace_.recent;
+    line_.show({.step = i,
+                .steps = config_.train.steps,
+                .loss = r.loss(),
+                .bits_per_byte = out_.heldout_bits_per_byte,
+                .norm = r.norm,
+                .learning_rate = lr,
+                .tokens_per_second = rate,
+                .mfu = mfu(rate),
+                .seconds_left = seconds_left(pace_, config_.train, i)},
+               evaluated);
+  }
+
+  // Saves where a checkpoint is due, and where the run is asked to leave before its last step.
+  void keep(int64_t i) {
+    const int64_t every = config_.train.save_every, last = config_.train.steps;
+    const bool leave = i < last && options_.interrupted && options_.interrupted();
+    if (!leave && (every == 0 || !is_due(i, every, last))) return;
+    const bool saved = save(i);
+    if (!leave) return;
+    out_.interrupted = saved;
+    if (!saved) out_.stopped = fmt::format("step {}: asked to stop, but it could not be saved", i);
+  }
+
+  // A fault is told, and training goes on: the checkpoints of before are as they were.
+  bool save(int64_t i) {
+    Outcome o = env_.flush(folder_.path / "metrics.jsonl");
+    if (o.ok()) o = save_run(env_, folder_.path, job_, config_, parts_.text, i);
+    if (o.ok()) {
+      ++out_.saved;
+    } else {
+      ++out_.saves_failed;
+      line_.say(fmt::format("warning: step {} was not saved: {}", i, o.reason));
     }
-    out_.heldout_bits_per_byte = nats / std::log(2.0) / static_cast<double>(held_out_.text_bytes());
-    last_evaluation_ = now() - from;
-    out_.evaluate_seconds += last_evaluation_;
-    return nats;
+    return o.ok();
   }
 
   void finish() {
-    if (out_.stopped.empty() && out_.heldout_bits_per_byte < 0)
-      measure_held_out();  // no step was left
+    const bool whole = out_.stopped.empty();
+    if (whole && out_.heldout_bits_per_byte < 0) measure();  // no step was left
     const double tokens = static_cast<double>(out_.steps_compared * config_.train.tokens_per_step);
-    if (!taken_.empty()) {
-      std::sort(taken_.begin(), taken_.end());
-      out_.median_step_seconds = taken_[taken_.size() / 2];
+    if (std::vector<double>& steps = pace_.steps; !steps.empty()) {
+      std::sort(steps.begin(), steps.end());
+      out_.median_step_seconds = steps[steps.size() / 2];
     }
     out_.tokens_per_second = out_.step_seconds > 0 ? tokens / out_.step_seconds : 0;
-    out_.mfu = out_.tokens_per_second *
-               model_flops_per_token(config_.model, config_.train.sequence_length) /
-               out_.peak_flops_per_s;
-    const CompressedSizes sizes = compressed(text_.held_out_texts);
-    const double bytes = static_cast<double>(held_out_.text_bytes());
+    out_.mfu = mfu(out_.tokens_per_second);
+    const CompressedSizes sizes = compressed(parts_.text.held_out_texts);
+    const double bytes = static_cast<double>(parts_.held_out.text_bytes());
     out_.gzip_bits_per_byte = 8 * static_cast<double>(sizes.gzip) / bytes;
     out_.zstd_bits_per_byte = 8 * static_cast<double>(sizes.zstd) / bytes;
-    if (out_.stopped.empty() && first_ > config_.train.steps)
-      out_.passages = passages();  // no step was left
+    if (whole && first_ > config_.train.steps) out_.passages = passages();  // no step was left
     if (const Timeline t = replay(*job_.train().executor); !t.ranks.empty()) {
       out_.bubble = t.bubble();
-      write_file_aside(folder_ / "timeline.json", chrome_trace(*job_.train().executor));
+      write_file_aside(folder_.path / "timeline.json", chrome_trace(*job_.train().executor));
     }
-    write_model_config(config_.model, folder_ / "config.json");
-    write_weights(job_, folder_ / "model.safetensors");
+    write_model(folder_, config_, job_);
     out_.seconds = now() - began_;
-    write_file_aside(folder_ / "summary.json", myriad::to_json(out_).dump(1) + "\n");
-  }
-
-  // What the model makes of the prompts now, each the beginning of a document; of a longer one its
-  // last tokens.
-  std::vector<Passage> passages() {
-    if (job_.options().generation.rows == 0) return {};
-    const int32_t end = text_.tokenizer->end_of_text();
-    const GenerateConfig config{
-        .max_tokens = config_.generate_tokens,
-        .sampling = {.temperature = config_.temperature, .seed = config_.train.seed},
-        .stops = {},
-        .end_tokens = {end},
-        .context = config_.train.sequence_length};
-    std::vector<std::vector<int32_t>> prompts;
-    for (const std::string& prompt : config_.prompts) {
-      std::vector<int32_t> ids = {end};
-      text_.tokenizer->encode_onto(prompt, ids);
-      const int64_t over = std::ssize(ids) - (config.context - 1);
-      ids.erase(ids.begin(), ids.begin() + std::max<int64_t>(0, over));
-      prompts.push_back(std::move(ids));
-    }
-    Decoder decoder(job_);
-    std::vector<Passage> out;
-    for (Continuation& c : generate(decoder, *text_.tokenizer, prompts, config))
-      out.push_back({config_.prompts[out.size()], std::move(c.text)});
-    return out;
-  }
-
-  void write_samples(int64_t step) {
-    out_.passages = passages();
-    for (const Passage& p : out_.passages)
-      append_line(samples_lines_, "samples.jsonl",
-                  {{"step", step}, {"prompt", p.prompt}, {"text", p.text}});
+    write_summary(folder_, out_);
   }
 
   const RunConfig& config_;
-  const fs::path folder_;
   const TrainOptions& options_;
   Env own_env_;
-  Env& env_;
+  Env& env_;  // the caller's, or own_env_
   LiveLine line_;
-  const double began_;
-  Pool pool_;
-  Job job_;  // before the text: a layout that cannot be is refused before any work
-  TextData text_;
-  MixedSamples samples_;
-  HeldOutRows held_out_;
-  std::ofstream metrics_, samples_lines_;
+  const double began_;  // before the parts are made: their time counts
+  RunFolder folder_;
   RunSummary out_;
-  int64_t first_ = 1;          // step
-  std::map<int, int> rounds_;  // of the last step, by unit
-  std::vector<double> taken_;  // seconds of each step
-  double recent_ = 0, last_evaluation_ = 0;
-  std::optional<ReadAhead> ahead_;  // the last: its thread reads what stands above
+  int64_t first_ = 1;  // step
+  Pace pace_;
+  RunParts parts_;  // below all that has an end of its own, so its thread ends before that goes
+  Job& job_ = parts_.job;
 };
 
-// JSON has no NaN.
-json number(double x) { return std::isfinite(x) ? json(x) : json(nullptr); }
-json known(double x) { return x < 0 ? json(nullptr) : number(x); }
-
 }  // namespace
-
-json to_json(const RunSummary& s) {
-  json passages = json::array();
-  for (const Passage& p : s.passages) passages.push_back({{"prompt", p.prompt}, {"text", p.text}});
-  json predicted = to_json(s.predicted);
-  predicted["planned_peak_bytes"] = s.planned_peak_bytes;
-  predicted["step_seconds"] = known(s.predicted_step_seconds);
-  predicted["bubble"] = known(s.predicted_bubble);
-  json measured = to_json(s.measured);
-  measured["step_seconds"] = known(s.median_step_seconds);
-  measured["bubble"] = known(s.bubble);
-  json out = {{"plan", s.plan},
-              {"data", s.data},
-              {"predicted", predicted},
-              {"measured", measured},
-              {"steps_compared", s.steps_compared},
-              {"steps_different", s.steps_different},
-              {"heldout_bits_per_byte", known(s.heldout_bits_per_byte)},
-              {"gzip_bits_per_byte", known(s.gzip_bits_per_byte)},
-              {"zstd_bits_per_byte", known(s.zstd_bits_per_byte)},
-              {"mfu", number(s.mfu)},
-              {"peak_flops_per_s", s.peak_flops_per_s},
-              {"tokens_per_second", number(s.tokens_per_second)},
-              {"steps", s.steps},
-              {"loss", number(s.loss)},
-              {"seconds", s.seconds},
-              {"step_seconds", s.step_seconds},
-              {"evaluate_seconds", s.evaluate_seconds},
-              {"data_wait_seconds", s.data_wait_seconds},
-              {"passages", passages},
-              {"checkpoints_saved", s.saved},
-              {"checkpoints_failed", s.saves_failed},
-              {"folder", s.folder}};
-  if (!s.first_difference.empty()) out["first_difference"] = s.first_difference;
-  if (!s.stopped.empty()) out["stopped"] = s.stopped;
-  return out;
-}
 
 RunSummary train(const RunConfig& config, const fs::path& folder, const TrainOptions& options) {
   const char* hint = "data.corpus: a .jsonl or .txt file, or a folder of them; or data.sources";
@@ -500,13 +318,7 @@ RunSummary train(const RunConfig& config, const fs::path& folder, const TrainOpt
                 "scripts/corpus.py builds corpus/documents.jsonl; data/sample/documents.jsonl is a "
                 "small one");
   }
-  const bool goes_on = !options.resume.empty() && fs::exists(folder) &&
-                       fs::equivalent(run_of(options.resume), folder);
-  if (const std::vector<Checkpoint> old = checkpoints_of(folder); !old.empty() && !goes_on) {
-    throw Error(
-        fmt::format("holds a run saved at step {}", old.back().step), folder,
-        fmt::format("--resume {} goes on with it; --out names another folder", folder.string()));
-  }
+  refuse_another_run(folder, options.resume);
   return Run(config, folder, options).run();
 }
 

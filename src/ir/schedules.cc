@@ -10,6 +10,7 @@ namespace {
 
 using enum ScheduleKind;
 
+// clang-format off
 constexpr ScheduleInfo kTable[] = {
     // kind, name, whether it needs several chunks a stage
     {gpipe, "gpipe", false},
@@ -17,6 +18,7 @@ constexpr ScheduleInfo kTable[] = {
     {interleaved, "interleaved", true},
     {forward_only, "forward", false},
 };
+// clang-format on
 constexpr int kOfPlans = static_cast<int>(forward_only);
 
 constexpr bool in_order() {

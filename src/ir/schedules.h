@@ -14,7 +14,7 @@ namespace myriad {
 enum class ScheduleKind : uint8_t {
   gpipe,         // all forward passes, then all backward passes
   one_f_one_b,   // a forward pass for each later stage, then one forward and one backward in turn
-  interleaved,   // the same over several chunks a stage, by groups of micro-batches
+  interleaved,   // as 1f1b, over several chunks a stage, by groups of micro-batches
   forward_only,  // forward passes alone
 };
 // clang-format on

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "ir/schedules.h"
 
 namespace myriad {
 
@@ -25,18 +26,19 @@ void at_least_one(const char* key, int value) {
 }
 
 void check_schedule_name(Plan& p) {
-  if (p.schedule.empty()) p.schedule = p.vpp > 1 ? "interleaved" : "1f1b";
-  if (p.schedule != "gpipe" && p.schedule != "1f1b" && p.schedule != "interleaved") {
+  if (p.schedule.empty()) p.schedule = default_schedule(p.vpp);
+  const ScheduleInfo* named = plan_schedule(p.schedule);
+  if (!named) {
     throw Error(fmt::format("layout.schedule is \"{}\"", p.schedule), "layout",
-                "legal: gpipe, 1f1b, interleaved");
+                fmt::format("legal: {}", fmt::join(plan_schedule_names(), ", ")));
   }
-  if (p.schedule == "interleaved" && p.vpp == 1) {
-    throw Error("schedule interleaved needs vpp of 2 or more, but vpp is 1", "layout",
-                "vpp: 2, or schedule: 1f1b");
+  if (named->several_chunks && p.vpp == 1) {
+    throw Error(fmt::format("schedule {} needs vpp of 2 or more, but vpp is 1", p.schedule),
+                "layout", fmt::format("vpp: 2, or schedule: {}", default_schedule(1)));
   }
-  if (p.schedule != "interleaved" && p.vpp > 1) {
+  if (!named->several_chunks && p.vpp > 1) {
     throw Error(fmt::format("schedule {} runs one chunk a stage, but vpp is {}", p.schedule, p.vpp),
-                "layout", "vpp: 1, or schedule: interleaved");
+                "layout", fmt::format("vpp: 1, or schedule: {}", default_schedule(p.vpp)));
   }
 }
 
@@ -140,11 +142,12 @@ Plan resolve(Plan p, int layers, int64_t rows) {
     throw Error(fmt::format("{} micro-batches, but a step has {} rows", p.micro_batches, rows),
                 "layout", fmt::format("micro_batches from 1 to {}", rows));
   }
-  if (p.schedule == "interleaved" && p.micro_batches < p.pp) {
+  if (plan_schedule(p.schedule)->several_chunks && p.micro_batches < p.pp) {
     throw Error(
-        fmt::format("schedule interleaved needs at least pp = {} micro-batches, but there are {}",
-                    p.pp, p.micro_batches),
-        "layout", fmt::format("micro_batches: {}, or vpp: 1 with schedule: 1f1b", p.pp));
+        fmt::format("schedule {} needs at least pp = {} micro-batches, but there are {}",
+                    p.schedule, p.pp, p.micro_batches),
+        "layout",
+        fmt::format("micro_batches: {}, or vpp: 1 with schedule: {}", p.pp, default_schedule(1)));
   }
   if (p.tp == 1) p.sp = false;
   if (p.dp * p.cp == 1) p.zero = 0;

@@ -26,7 +26,7 @@ struct Plan {
   double expert_rows_bound = 2;  // rows of routed choices a rank takes a round, over an even share
   Dispatch dispatch = Dispatch::flat;
   int ranks_per_node = 0;  // node of rank r: r / ranks_per_node; 0: one node holds all
-  std::string schedule;    // gpipe, 1f1b, interleaved; empty: interleaved when vpp > 1, else 1f1b
+  std::string schedule;    // of ir/schedules.h; empty: interleaved when vpp > 1, else 1f1b
   Recompute recompute = Recompute::none;
   GradReduce grad_reduce = GradReduce::automatic;  // step for zero 0 and 1, else micro_batch
   std::vector<int> stages;               // layers of each virtual stage; empty: the cut rule

@@ -85,30 +85,6 @@ double count_flops(const KernelCall& call) {
     }
     case Row::add:
       return (operands - 1) * in(0);
-    case Row::rsqrt:
-      return 3 * in(0);
-    case Row::recip:
-    case Row::log:
-    case Row::max_stop:
-    case Row::scatter_rows:
-    case Row::combine:
-    case Row::collapse:
-      return in(0);
-    case Row::silu:
-    case Row::sigmoid:
-    case Row::softmax:
-      return 4 * in(0);
-    case Row::silu_grad:
-      return 7 * in(0);
-    case Row::gelu:
-      return 9 * in(0);
-    case Row::gelu_grad:
-      return 16 * in(0);
-    case Row::sigmoid_grad:
-    case Row::sum_exp:
-    case Row::exp_scale:
-    case Row::rope:
-      return 3 * in(0);
     case Row::attention:
       return 2 * attention_points(call) *
              static_cast<double>(call.ins[0].size[4] + call.ins[2].size[3]);
@@ -117,10 +93,10 @@ double count_flops(const KernelCall& call) {
              static_cast<double>(3 * call.ins[0].size[4] + 2 * call.ins[2].size[3]);
     case Row::sum_exact:
       return operands * in(0);
-    case Row::adamw:
-      return 15 * in(0);
-    default:
-      return 0;
+    default: {
+      const double each = flops_an_element(call.op->row);
+      return each > 0 ? each * in(0) : 0;
+    }
   }
 }
 

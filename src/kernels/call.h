@@ -15,8 +15,11 @@ namespace myriad {
 // rows, "ebs..." is [n, rest...]); touches the tensors and the scratch; counts the FLOPs.
 void begin(const KernelCall& call);
 
-// FLOPs of a call by the sizes of its tensors; same definition as RowInfo::work.
+// FLOPs of a call by the sizes of its tensors; same definition as RowInfo::work, but not through
+// it.
 double count_flops(const KernelCall& call);
+// What the table of kernels says: FLOPs an element of the first operand, of ops that have so many.
+double flops_an_element(Row row);
 
 // For topk, x "bsx" -> out "bsj": CHECKs that j is attrs.k and that x divides into the groups.
 void check_topk(const KernelCall& call);

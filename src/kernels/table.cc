@@ -8,6 +8,7 @@
 
 #include "kernels/call.h"
 #include "kernels/fast/fast.h"
+#include "kernels/ref/elementwise.h"
 #include "kernels/ref/ref.h"
 
 namespace myriad {
@@ -20,6 +21,7 @@ struct Entry {
   Row row;
   int count = 0;
   KernelChoice list[kMostChoices] = {};
+  double flops = 0;  // an element of the first operand; count_flops() has those of products
 };
 
 const char* never(const Op&, const LabelSizes&, DType) { return nullptr; }
@@ -67,19 +69,25 @@ constexpr Entry kTable[] = {
      {fast_if<fast::map>("fast.map", fast::map_declines), plain<ref::broadcast>()}},
     {Row::add, 2, {fast_if<fast::add>("fast.add", fast::add_declines), plain<ref::add>()}},
     {Row::cast, 2, {either<fast::cast>("fast.cast"), plain<ref::cast>()}},
-    {Row::rsqrt, 1, {plain<ref::rsqrt>()}},
-    {Row::recip, 1, {plain<ref::recip>()}},
-    {Row::log, 1, {plain<ref::log>()}},
-    {Row::silu, 2, {either<fast::silu>("fast.silu"), plain<ref::silu>()}},
-    {Row::silu_grad, 2, {either<fast::silu_grad>("fast.silu_grad"), plain<ref::silu_grad>()}},
-    {Row::sigmoid, 2, {quick<fast::sigmoid>("fast.sigmoid"), plain<ref::sigmoid>()}},
-    {Row::sigmoid_grad, 1, {plain<ref::sigmoid_grad>()}},
-    {Row::gelu, 2, {either<fast::gelu>("fast.gelu"), plain<ref::gelu>()}},
-    {Row::gelu_grad, 2, {either<fast::gelu_grad>("fast.gelu_grad"), plain<ref::gelu_grad>()}},
-    {Row::softmax, 2, {quick<fast::softmax>("fast.softmax"), plain<ref::softmax>()}},
-    {Row::max_stop, 2, {either<fast::max_stop>("fast.max_stop"), plain<ref::max_stop>()}},
-    {Row::sum_exp, 2, {either<fast::sum_exp>("fast.sum_exp"), plain<ref::sum_exp>()}},
-    {Row::exp_scale, 2, {either<fast::exp_scale>("fast.exp_scale"), plain<ref::exp_scale>()}},
+    {Row::rsqrt, 1, {plain<ref::rsqrt>()}, 3},
+    {Row::recip, 1, {plain<ref::map<ref::recip>>()}, 1},
+    {Row::log, 1, {plain<ref::map<ref::log>>()}, 1},
+    {Row::silu, 2, {either<fast::silu>("fast.silu"), plain<ref::map<ref::silu>>()}, 4},
+    {Row::silu_grad,
+     2,
+     {either<fast::silu_grad>("fast.silu_grad"), plain<ref::map_grad<ref::silu_grad>>()},
+     7},
+    {Row::sigmoid, 2, {quick<fast::sigmoid>("fast.sigmoid"), plain<ref::map<ref::sigmoid>>()}, 4},
+    {Row::sigmoid_grad, 1, {plain<ref::map_grad<ref::sigmoid_grad>>()}, 3},
+    {Row::gelu, 2, {either<fast::gelu>("fast.gelu"), plain<ref::map<ref::gelu>>()}, 9},
+    {Row::gelu_grad,
+     2,
+     {either<fast::gelu_grad>("fast.gelu_grad"), plain<ref::map_grad<ref::gelu_grad>>()},
+     16},
+    {Row::softmax, 2, {quick<fast::softmax>("fast.softmax"), plain<ref::softmax>()}, 4},
+    {Row::max_stop, 2, {either<fast::max_stop>("fast.max_stop"), plain<ref::max_stop>()}, 1},
+    {Row::sum_exp, 2, {either<fast::sum_exp>("fast.sum_exp"), plain<ref::sum_exp>()}, 3},
+    {Row::exp_scale, 2, {either<fast::exp_scale>("fast.exp_scale"), plain<ref::exp_scale>()}, 3},
     {Row::pick, 1, {plain<ref::pick>()}},
     {Row::unpick,
      2,
@@ -94,10 +102,11 @@ constexpr Entry kTable[] = {
     {Row::dispatch, 2, {either<fast::dispatch>("fast.dispatch"), plain<ref::dispatch>()}},
     {Row::combine,
      2,
-     {either<fast::combine>("fast.combine", fast::combine_scratch), plain<ref::combine>()}},
+     {either<fast::combine>("fast.combine", fast::combine_scratch), plain<ref::combine>()},
+     1},
     {Row::leads, 1, {plain<ref::leads>()}},
     {Row::spread, 1, {plain<ref::spread>()}},
-    {Row::collapse, 1, {plain<ref::collapse>()}},
+    {Row::collapse, 1, {plain<ref::collapse>()}, 1},
     {Row::dispatch_w, 1, {plain<ref::dispatch_w>()}},
     {Row::collect_w, 1, {plain<ref::collect_w>()}},
     {Row::balance, 1, {plain<ref::balance>()}},
@@ -108,9 +117,10 @@ constexpr Entry kTable[] = {
     {Row::scatter_rows,
      2,
      {fast_if<fast::scatter_rows>("fast.scatter_rows", fast::scatter_rows_declines),
-      plain<ref::scatter_rows>()}},
+      plain<ref::scatter_rows>()},
+     1},
     {Row::place_rows, 1, {plain<ref::place_rows>()}},
-    {Row::rope, 2, {fast_if<fast::rope>("fast.rope", fast::rope_declines), plain<ref::rope>()}},
+    {Row::rope, 2, {fast_if<fast::rope>("fast.rope", fast::rope_declines), plain<ref::rope>()}, 3},
     {Row::attention,
      2,
      {either<fast::attention>("fast.attention", fast::attention_scratch),
@@ -127,7 +137,7 @@ constexpr Entry kTable[] = {
       plain<ref::sum_exact>()}},
     {Row::clip, 1, {plain<ref::clip>()}},
     {Row::settle_exact, 1, {plain<ref::settle_exact>()}},
-    {Row::adamw, 2, {quick<fast::adamw>("fast.adamw"), plain<ref::adamw>()}},
+    {Row::adamw, 2, {quick<fast::adamw>("fast.adamw"), plain<ref::adamw>()}, 15},
     {Row::read},  // the executor moves state itself
     {Row::write},
     {Row::accum},
@@ -158,6 +168,8 @@ std::span<const KernelChoice> choices(Row row) {
   const Entry& e = kTable[static_cast<int>(row)];
   return {e.list, static_cast<size_t>(e.count)};
 }
+
+double flops_an_element(Row row) { return kTable[static_cast<int>(row)].flops; }
 
 const KernelChoice& choose(const Op& op, const LabelSizes& local, DType real, KernelSet set) {
   const auto list = choices(op.row);

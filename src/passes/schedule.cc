@@ -13,7 +13,6 @@ namespace myriad {
 namespace {
 
 using enum ScheduleKind;
-constexpr ScheduleKind kAll[] = {gpipe, one_f_one_b, interleaved, forward_only};
 using Slots = std::vector<Slot>;
 
 // All passes of one direction: groups of `group` micro-batches; within a group chunk by chunk,
@@ -76,9 +75,10 @@ void refuse_bad_numbers(ScheduleKind kind, int stages, int chunks, int micro_bat
   at_least_one("stages", stages);
   at_least_one("chunks", chunks);
   at_least_one("micro_batches", micro_batches);
-  if ((kind == gpipe || kind == one_f_one_b) && chunks > 1) {
+  const ScheduleInfo* of_plans = plan_schedule(name);
+  if (of_plans && !of_plans->several_chunks && chunks > 1) {
     throw Error(fmt::format("schedule {} has one chunk a stage: chunks is {}", name, chunks), "",
-                "chunks 1, or schedule interleaved");
+                fmt::format("chunks 1, or schedule {}", default_schedule(2)));
   }
   if (kind != interleaved) return;
   if (chunks == 1) {
@@ -99,29 +99,6 @@ void refuse_bad_numbers(ScheduleKind kind, int stages, int chunks, int micro_bat
 }
 
 }  // namespace
-
-const char* name_of(ScheduleKind kind) {
-  switch (kind) {
-    case gpipe:
-      return "gpipe";
-    case one_f_one_b:
-      return "1f1b";
-    case interleaved:
-      return "interleaved";
-    case forward_only:
-      return "forward";
-  }
-  return "?";
-}
-
-ScheduleKind schedule_named(std::string_view name) {
-  std::string legal;
-  for (ScheduleKind k : kAll) {
-    if (name == name_of(k)) return k;
-    legal += fmt::format("{}{}", legal.empty() ? "" : ", ", name_of(k));
-  }
-  throw Error(fmt::format("there is no schedule \"{}\"", name), "", "schedules are " + legal);
-}
 
 Schedule make_schedule(ScheduleKind kind, int stages, int chunks, int micro_batches) {
   refuse_bad_numbers(kind, stages, chunks, micro_batches);

@@ -2,16 +2,11 @@
 // stage k = chunk * stages + stage lies on stage k mod stages.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <vector>
 
-namespace myriad {
+#include "ir/schedules.h"
 
-enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, forward_only };
-const char* name_of(ScheduleKind kind);              // "gpipe", "1f1b", "interleaved", "forward"
-ScheduleKind schedule_named(std::string_view name);  // throws Error with the legal names
+namespace myriad {
 
 struct Slot {
   bool forward;
@@ -22,8 +17,8 @@ struct Slot {
 using Schedule = std::vector<std::vector<Slot>>;  // by stage
 
 // Throws Error naming rule, values and nearest legal values: stages, chunks, micro_batches < 1;
-// interleaved with 1 chunk or with fewer micro-batches than stages; gpipe or 1f1b with more than
-// one chunk.
+// interleaved with 1 chunk or with fewer micro-batches than stages; those of one chunk a stage
+// (ir/schedules.h) with more than one.
 //
 // Interleaved: Narayanan et al. 2021 (SC'21), generalised to any m >= p: groups of p micro-batches,
 // the last group shorter. It is the order for the next multiple of p without the micro-batches that

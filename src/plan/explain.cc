@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "ir/schedules.h"
 #include "machine/simulate_report.h"
 
 namespace myriad {
@@ -168,7 +169,7 @@ std::vector<Trial> trials(const PlannedRun& run, const Cluster& cluster) {
     plan(fmt::format("vpp {} -> {}", p.vpp, p.vpp + 1), [](Plan& q) {
       ++q.vpp;
       q.stages.clear();
-      q.schedule = "interleaved";
+      q.schedule = default_schedule(q.vpp);
     });
     plan(fmt::format("pp {} -> {}, dp {} -> {}", p.pp, p.pp / 2, p.dp, p.dp * 2), [](Plan& q) {
       if (q.pp % 2 != 0) throw Error("pp is odd");

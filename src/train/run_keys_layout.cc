@@ -1,4 +1,5 @@
 // The keys of the section `layout` of a run file: the plan (ir/plan.h).
+#include "ir/schedules.h"
 #include "train/run_fields.h"
 
 namespace myriad {
@@ -9,7 +10,8 @@ using namespace run_fields;
 
 constexpr int64_t kRanks = 1 << 20;
 const Names kDispatch = {"flat", "node_gather", "node_relay"};
-const Names kPipelines = {"gpipe", "1f1b", "interleaved"};
+const Names kPipelines = plan_schedule_names();
+const std::string kPipelineRule = schedule_rule();
 const Names kRecompute = {"none", "selective", "full"};
 const Names kGradReduce = {"step", "micro_batch"};
 const Names kAxes = {"pp", "dp", "cp", "tp", "tg", "tr"};
@@ -103,8 +105,7 @@ const RunKey kLayout[] = {
      flag<kOfPlan, &Plan::sp>, plain<kOfPlan, &Plan::sp>},
     {"ranks_per_node", "integer", "all ranks", "node of rank r = r / `ranks_per_node`",
      ranks<&Plan::ranks_per_node>, write_ranks_per_node},
-    {"schedule", "name", "`interleaved` if vpp > 1, else `1f1b`",
-     "`gpipe`, `1f1b` (both need vpp 1), `interleaved` (needs vpp 2 or more)", read_pipeline,
+    {"schedule", "name", "`interleaved` if vpp > 1, else `1f1b`", kPipelineRule, read_pipeline,
      write_pipeline},
     {"recompute", "name", "",
      "`none`; `selective`: the backward pass of a layer recomputes all but matrix products and "

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "ir/schedules.h"
 
 namespace myriad {
 
@@ -183,12 +184,14 @@ std::vector<Plan> pipelines(const Plan& base, int layers, int64_t rows) {
       if (mb == 1 && vpp > 1)
         continue;  // interleaving needs as many micro-batches as stages, so this is one stage,
                    // which runs in the order of vpp 1
-      for (const char* schedule : {"gpipe", "1f1b"}) {
-        if ((vpp > 1 || mb == 1) && schedule[0] == 'g') continue;
+      for (const ScheduleInfo& schedule : plan_schedules()) {
+        if (schedule.several_chunks != (vpp > 1)) continue;
+        // One micro-batch has one order.
+        if (mb == 1 && schedule.name != std::string_view(default_schedule(vpp))) continue;
         Plan p = base;
         p.vpp = vpp;
         p.micro_batches = mb;
-        p.schedule = vpp > 1 ? "interleaved" : schedule;
+        p.schedule = schedule.name;
         out.push_back(p);
       }
     }
@@ -314,7 +317,7 @@ std::array<int, kSettings> settings(const Plan& p) {
           p.micro_batches,
           p.zero,
           p.sp,
-          p.schedule[0],
+          static_cast<int>(schedule_named(p.schedule)),
           static_cast<int>(p.recompute),
           static_cast<int>(p.grad_reduce),
           p.ep,

@@ -54,30 +54,6 @@ bool stays(const double* of_group, int64_t groups, int64_t kept, int64_t group) 
 
 }  // namespace
 
-void sigmoid(const KernelCall& call) {
-  begin(call);
-  by_real(call.outs[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const int64_t n = call.outs[0].elements();
-    for (int64_t i = 0; i < n; ++i) {
-      const double x = call.ins[0].as<T>()[i];
-      call.outs[0].as<T>()[i] = static_cast<T>(1 / (1 + std::exp(-x)));
-    }
-  });
-}
-
-void sigmoid_grad(const KernelCall& call) {
-  begin(call);
-  by_real(call.outs[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const int64_t n = call.outs[0].elements();
-    for (int64_t i = 0; i < n; ++i) {
-      const double y = call.ins[0].as<T>()[i], dy = call.ins[1].as<T>()[i];
-      call.outs[0].as<T>()[i] = static_cast<T>(y * (1 - y) * dy);
-    }
-  });
-}
-
 void softmax(const KernelCall& call) {
   begin(call);
   const Tensor& z = call.ins[0];

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Style: clang-format (version 14) on every source, and the checks of .clang-tidy on sources changed since a commit:
-#   scripts/lint.sh [--format] [SINCE]    SINCE: by default where this branch left main, or else the commit before
+#   scripts/lint.sh [--format] [SINCE]    SINCE: by default where this branch left main; on main, and where CI is set,
+#                                         the commit before
 # --format: clang-format alone. The tidy checks read build/release/compile_commands.json, take ten seconds or more a
 # file, and stop after MYRIAD_TIDY_SECONDS (150): files not reached are named. Exit status 1: something is to be mended.
 set -euo pipefail
@@ -20,7 +21,7 @@ if [[ -n ${1-} ]]; then
 else
   git rev-parse HEAD >/dev/null || { echo "lint: without git no file is known to have changed" >&2; exit 0; }
   since=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true)
-  [[ -n $since && $since != $(git rev-parse HEAD) ]] || since=$(git rev-parse --verify -q HEAD~1 || true)
+  [[ -z ${CI-} && -n $since && $since != $(git rev-parse HEAD) ]] || since=$(git rev-parse --verify -q HEAD~1 || true)
 fi
 [[ -n $since ]] || { echo "lint: no commit to compare with" >&2; exit 0; }
 # Sources before tests; a header is seen through the sources that changed with it.

@@ -1,3 +1,8 @@
+// Asynchronous signals are blocked in the first thread before others start, which inherit the mask;
+// one thread takes them with sigwait. No handler is installed, so no frame of one is ever laid on
+// the stack of a thread that computes. A signal that nobody asked for is unblocked in the receiving
+// thread alone and raised again, so that it does there what it does in any program. Read the header
+// first: it says which signals are left unblocked, and why.
 #include "base/signals.h"
 
 #include <pthread.h>

@@ -18,7 +18,8 @@ void begin(const KernelCall& call);
 // FLOPs of a call by the sizes of its tensors; same definition as RowInfo::work, but not through
 // it.
 double count_flops(const KernelCall& call);
-// What the table of kernels says: FLOPs an element of the first operand, of ops that have so many.
+// What the table of kernels says: FLOPs an element of the first operand, of ops whose count is of
+// that form.
 double flops_an_element(Row row);
 
 // For topk, x "bsx" -> out "bsj": CHECKs that j is attrs.k and that x divides into the groups.

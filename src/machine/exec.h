@@ -66,7 +66,7 @@ class Executor {
   // One step. If it stalled, the reason says who waits for whom; if a kernel failed, which op of
   // which body on which rank; if the communicator failed, which rank could not go on in which
   // action. A failure leaves ranks in the middle of their transfers, so every later step returns
-  // the same one: what goes on needs a new executor.
+  // the same one: to continue takes a new executor.
   Outcome step(const Feed& feed);
 
   // What the last step computed, sent and touched, counted where it happened.

@@ -1,3 +1,6 @@
+// What there is after a pass of passes/lower.cc: first graphs, then laid-out bodies, at last a
+// program with actions. Each is held to the verifier of its level, and `myriad show passes` prints
+// what differs from the pass before. Start with check_after_pass, which tells the levels apart.
 #include "passes/after_pass.h"
 
 #include <algorithm>

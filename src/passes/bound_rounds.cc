@@ -12,13 +12,18 @@ int64_t largest_part(const Mesh& mesh, int64_t n, AtomList cut) {
   return (n + parts - 1) / parts;
 }
 
+// How tokens are cut over the ranks that do not share experts.
+Cuts cuts_of_tokens(const Lowering& l) {
+  const Mesh& mesh = l.program.mesh;
+  const Rules rules("*: b=edp_d s=edp_s", mesh, aliases_of(l.plan, mesh));
+  return rules(Value{.name = "x", .labels = "bs", .sizes = {1, 1}}).cuts;
+}
+
 // How many routed rows an owner of experts takes a round: expert_rows_bound times an even share
 // of the largest part; under node_relay all of one token at least, so that no token is parted.
-int64_t bound_of(const Lowering& l, const Op& op, int64_t rows) {
+int64_t bound_of(const Lowering& l, const Cuts& cuts, const Op& op, int64_t rows) {
   const Plan& plan = l.plan;
   const Mesh& mesh = l.program.mesh;
-  const Rules rules("*: b=edp_d s=edp_s", mesh, aliases_of(plan, mesh));
-  const auto cuts = rules(Value{.name = "x", .labels = "bs", .sizes = {1, 1}}).cuts;
   const double even =
       static_cast<double>(largest_part(mesh, rows, cuts[0]) *
                           largest_part(mesh, op.size.at('s'), cuts[1]) * op.size.at('j')) /
@@ -37,13 +42,14 @@ void bound_rounds(Lowering& l) {
   for (auto& [rows, variant] : l.pieces.variants) {
     for (Piece& piece : variant.pieces.pieces) {
       if (piece.loop_part < 0) continue;
+      const Cuts cuts = cuts_of_tokens(l);
       for (Op& op : piece.forward.ops) {
         if (op.row != Row::window && op.row != Row::rounds) continue;
         op.attrs.parts = l.plan.ep;
         op.attrs.inner = l.plan.etp;
         op.attrs.ranks_per_node =
             l.plan.dispatch == Dispatch::node_relay ? l.plan.ranks_per_node : 0;
-        op.attrs.bound = bound_of(l, op, rows);
+        op.attrs.bound = bound_of(l, cuts, op, rows);
       }
     }
   }

@@ -1,8 +1,8 @@
 // Lowering as one list of passes, from single-device pieces of a model to the program of all ranks.
 // Each pass is a free function on the program in the making (passes/bodies.h). The first five work
-// on graphs, which know no mesh; the next two lay their bodies out,
-// then each collective is parted into its start and its finish; the last orders the bodies into
-// the actions of every stage. `myriad show passes` prints what each of them leaves.
+// on graphs, which know no mesh; the next two lay their bodies out; then each collective is parted
+// into its start and its finish; the last orders the bodies into the actions of every stage.
+// `myriad show passes` prints what each of them leaves.
 #include "passes/lower.h"
 
 #include "passes/actions.h"

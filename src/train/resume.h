@@ -1,4 +1,4 @@
-// How a run goes on from a checkpoint.
+// How a run resumes from a checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct Resumed {
   RunLines lines;     // of the steps done
 };
 
-// Restores the job from the checkpoint `from`. If the run goes on in its own folder, what it left
+// Restores the job from the checkpoint `from`. If the run resumes in its own folder, what it left
 // there after the checkpoint is set aside. Nothing is written before the checkpoint is found to be
 // whole and of this run; keys in `allowed` may differ. Throws Error or Failure.
 Resumed resume_run(Env& env, Job& job, const RunConfig& config, const TextData& text,

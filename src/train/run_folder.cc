@@ -1,6 +1,6 @@
 // Writes the files of a run. Whole files are written aside and renamed, so that a reader never sees
 // half of one. Files of lines grow by one line at a time and are flushed after each, so that they
-// can be followed while the run goes on; a line that cannot be written ends the run. Read
+// can be followed during the run; a line that cannot be written ends the run. Read
 // train/run_folder.h first: it lists the files.
 #include "train/run_folder.h"
 

@@ -27,7 +27,7 @@ struct RunFolder {
   std::ofstream metrics = {}, samples = {};  // open from begin_run on
 };
 
-// The lines with which a run that goes on begins: those of the steps it has done.
+// The lines with which a resumed run begins: those of the steps it has done.
 struct RunLines {
   std::string metrics, samples;
 };

@@ -222,7 +222,8 @@ class Run {
     return continue_prompts(job_, *parts_.text.tokenizer, config_);
   }
 
-  // The share of the local peak that the model's own operations reach at so many tokens a second.
+  // The share of the local peak that the model's own operations reach at a given number of tokens a
+  // second.
   double mfu(double tokens_per_second) const {
     return tokens_per_second * model_flops_per_token(config_.model, config_.train.sequence_length) /
            out_.peak_flops_per_s;
@@ -253,7 +254,7 @@ class Run {
     if (!saved) out_.stopped = fmt::format("step {}: asked to stop, but it could not be saved", i);
   }
 
-  // A fault is told, and training goes on: the checkpoints of before are as they were.
+  // A fault is reported, and training continues: the checkpoints of before are as they were.
   bool save(int64_t i) {
     Outcome o = env_.flush(folder_.path / "metrics.jsonl");
     if (o.ok()) o = save_run(env_, folder_.path, job_, config_, parts_.text, i);

@@ -42,7 +42,7 @@ inline int finished_as(const LoweredBody& body, const Step& start) {
   return -1;
 }
 
-// Every rank goes on with what it has itself where this step begins a collective. The number of
+// Every rank continues with what it has itself where this step begins a collective. The number of
 // steps stays, and with it the memory plan: the finish makes the same copy once more.
 inline void keep_own(LoweredBody& body, Step& begin) {
   begin.what = MoveKind::slice;

@@ -1,4 +1,4 @@
-// Takes up a run where a checkpoint left it. A run can go on in its own folder or in another one:
+// Takes up a run where a checkpoint left it. A run can resume in its own folder or in another one:
 // in its own folder, later checkpoints are set aside first, because the steps that made them are
 // done again. The lines of metrics and samples up to the checkpoint come along, so that the files
 // of the run read as if it had never stopped. Read train/checkpoint.h first.
@@ -21,8 +21,8 @@ bool is_folder_of(const fs::path& checkpoint, const fs::path& folder) {
 }  // namespace
 
 void refuse_another_run(const fs::path& folder, const fs::path& resume) {
-  const bool goes_on = !resume.empty() && is_folder_of(resume, folder);
-  if (const std::vector<Checkpoint> old = checkpoints_of(folder); !old.empty() && !goes_on) {
+  const bool resumes = !resume.empty() && is_folder_of(resume, folder);
+  if (const std::vector<Checkpoint> old = checkpoints_of(folder); !old.empty() && !resumes) {
     throw Error(
         fmt::format("holds a run saved at step {}", old.back().step), folder,
         fmt::format("--resume {} goes on with it; --out names another folder", folder.string()));
@@ -44,7 +44,7 @@ Resumed resume_run(Env& env, Job& job, const RunConfig& config, const TextData& 
   };
   return {.steps = saved.step,
           .first = saved.data_position,
-          .lines = {lines("metrics.jsonl"), lines("samples.jsonl")}};
+          .lines = {lines(kMetricsFile), lines(kSamplesFile)}};
 }
 
 }  // namespace myriad

@@ -208,22 +208,7 @@ Plan read_layout(const std::vector<std::string>& overrides) {
   return c.plan;
 }
 
-std::string write_run(const RunConfig& c) {
-  std::string out = fmt::format("name: {}\n", quoted_text(c.name));
-  if (c.weights.empty()) {
-    out += "model:\n";
-    const json sizes = write_config(c.model);
-    for (const auto& [key, value] : sizes.items()) {
-      if (!value.is_null()) out += fmt::format("  {}: {}\n", key, value.dump());
-    }
-  } else {
-    out += fmt::format("model: {}\n", quoted_text(c.weights));
-  }
-  for (const char* section : {"data", "train", "layout"})
-    out += fmt::format("{}:\n{}", section, write_keys(section, c));
-  if (!c.cluster.empty()) out += fmt::format("cluster: {}\n", quoted_text(c.cluster));
-  return out + "generate:\n" + write_keys("generate", c);
-}
+std::string write_run(const RunConfig& c) { return write_keys("", c); }
 
 std::vector<double> DataConfig::weights() const {
   std::vector<double> out;

@@ -17,9 +17,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* kMetrics = "metrics.jsonl";
-constexpr const char* kSamples = "samples.jsonl";
-
 Failure cannot_be_written(const fs::path& path) {
   return Failure(fmt::format("{}: cannot be written", path.string()));
 }
@@ -54,12 +51,12 @@ void begin_run(RunFolder& folder, const RunConfig& config, const TextData& text,
   write_file_aside(folder.path / "config.yaml", write_run(config));
   for (const auto& [name, bytes] : text.tokenizer_files)
     write_file_aside(folder.path / name, bytes);
-  folder.metrics = begin_lines(folder.path / kMetrics, lines.metrics);
-  folder.samples = begin_lines(folder.path / kSamples, lines.samples);
+  folder.metrics = begin_lines(folder.path / kMetricsFile, lines.metrics);
+  folder.samples = begin_lines(folder.path / kSamplesFile, lines.samples);
 }
 
 void record(RunFolder& folder, const json& line) {
-  append_line(folder.metrics, folder.path / kMetrics, line);
+  append_line(folder.metrics, folder.path / kMetricsFile, line);
 }
 
 void record_step(RunFolder& folder, json line, const StepResult& result,
@@ -78,7 +75,7 @@ void record_step(RunFolder& folder, json line, const StepResult& result,
 
 void record_samples(RunFolder& folder, int64_t step, const std::vector<Passage>& passages) {
   for (const Passage& p : passages)
-    append_line(folder.samples, folder.path / kSamples,
+    append_line(folder.samples, folder.path / kSamplesFile,
                 {{"step", step}, {"prompt", p.prompt}, {"text", p.text}});
 }
 

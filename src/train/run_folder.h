@@ -22,6 +22,9 @@
 
 namespace myriad {
 
+inline constexpr const char* kMetricsFile = "metrics.jsonl";
+inline constexpr const char* kSamplesFile = "samples.jsonl";
+
 struct RunFolder {
   std::filesystem::path path;
   std::ofstream metrics = {}, samples = {};  // open from begin_run on

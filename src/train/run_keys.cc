@@ -1,9 +1,10 @@
 // The table of the keys of a run file, and what walks it.
 //
 // A key is data: its name, the words that document it, and two small functions that read and write
-// one field of RunConfig. Most of those functions are made by the templates below from the path to
-// the field (pointers to members) and the legal range, so that a new key is one entry. Start with
-// `train_keys`; what depends on another key is a function of its own that stands above its table.
+// one field of RunConfig. Most of those functions are made by the templates of train/run_fields.h
+// from the path to the field (pointers to members) and the legal range, so that a new key is one
+// entry. A section is a key of the root whose value is written by its own keys. Start with kTrain;
+// what depends on another key is a function of its own that stands above its table.
 #include "train/run_keys.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/mixture.h"
+#include "model/config.h"
 #include "train/run_fields.h"
 
 namespace myriad {
@@ -38,21 +40,40 @@ void read_name(const YamlMap& root, const std::string& key, RunConfig& c) {
   }
 }
 
+std::string write_model(const RunConfig& c) {
+  if (!c.weights.empty()) return quoted_text(c.weights);
+  std::string out;
+  const nlohmann::json sizes = write_config(c.model);
+  for (const auto& [key, value] : sizes.items()) {
+    if (!value.is_null()) out += fmt::format("\n  {}: {}", key, value.dump());
+  }
+  return out;
+}
+
+std::string lines_of(std::string_view section, const RunConfig& c) {
+  std::string lines = "\n" + write_keys(section, c);
+  lines.pop_back();  // the end of the line, which whoever writes the section's key adds
+  return lines;
+}
+std::string write_data(const RunConfig& c) { return lines_of("data", c); }
+std::string write_train(const RunConfig& c) { return lines_of("train", c); }
+std::string write_layout(const RunConfig& c) { return lines_of("layout", c); }
+std::string write_generate(const RunConfig& c) { return lines_of("generate", c); }
+
 // Sections and the model are read by read_run, which knows what must be known first.
 const RunKey kRoot[] = {
     {"name", "text", "the file's name without `.yaml`",
      "names the folder `runs/NAME`: letters, digits, `.` `_` `-`, no dot in front", read_name,
      quoted<&RunConfig::name>},
-    {"model", "text or map", "required", "see below", nullptr, nullptr},
-    {"data", "map", "empty", "see below", nullptr, nullptr},
-    {"train", "map", "empty", "see below", nullptr, nullptr},
-    {"layout", "map", "empty", "see below", nullptr, nullptr},
-    {"generate", "map", "empty", "see below", nullptr, nullptr},
+    {"model", "text or map", "required", "see below", nullptr, write_model},
+    {"data", "map", "empty", "see below", nullptr, write_data},
+    {"train", "map", "empty", "see below", nullptr, write_train},
+    {"layout", "map", "empty", "see below", nullptr, write_layout},
     {"cluster", "text", "this machine",
      "a cluster file or its name: what `myriad simulate` prices the run on, unless `--cluster` "
-     "says "
-     "otherwise",
+     "says otherwise",
      text<&RunConfig::cluster>, quoted_if_any<&RunConfig::cluster>},
+    {"generate", "map", "empty", "see below", nullptr, write_generate},
 };
 
 // data
@@ -351,9 +372,10 @@ void read_keys(const YamlMap& section, std::string_view name, RunConfig& config)
 std::string write_keys(std::string_view section, const RunConfig& config) {
   std::string out;
   for (const RunKey& k : run_keys(section)) {
-    const std::string value = k.write ? k.write(config) : "";
+    const std::string value = k.write(config);
     if (value.empty()) continue;
-    out += fmt::format("  {}:{}{}\n", k.name, value.starts_with('\n') ? "" : " ", value);
+    out += fmt::format("{}{}:{}{}\n", section.empty() ? "" : "  ", k.name,
+                       value.starts_with('\n') ? "" : " ", value);
   }
   return out;
 }
@@ -362,7 +384,7 @@ std::string table_of_keys(std::string_view section) {
   std::string out = "| key | type | default | rule |\n|---|---|---|---|\n";
   for (const RunKey& k : run_keys(section)) {
     std::string fallback(k.fallback);
-    if (fallback.empty() && k.write) fallback = k.write(RunConfig{});
+    if (fallback.empty()) fallback = k.write(RunConfig{});
     if (k.fallback.empty() && k.type == "name") fallback = "`" + fallback + "`";
     out += fmt::format("| `{}` | {} | {} | {} |\n", k.name, k.type, fallback, k.rule);
   }

@@ -21,9 +21,9 @@ struct RunKey {
   std::string_view rule;  // legal values, and what the key is for
   // Reads the key into the configuration; leaves it as it is if the key is not given. Throws Error
   // for an illegal value. May look at fields whose keys stand before it in the table. Null: read
-  // together with another key.
+  // together with another key, or by read_run.
   void (*read)(const YamlMap& section, const std::string& key, RunConfig& config);
-  // The value as YAML. Empty: the key is left out of a written run file. Null: never written.
+  // The value as YAML; of a section its lines. Empty: the key is left out of a written run file.
   std::string (*write)(const RunConfig& config);
 };
 
@@ -35,7 +35,7 @@ std::vector<std::string> names_of_keys(std::string_view section);
 
 // Reads all keys of a section of the file; `section` is the map of that name.
 void read_keys(const YamlMap& section, std::string_view name, RunConfig& config);
-// "  KEY: VALUE\n" for every key of the section that is written.
+// "KEY: VALUE\n" for every key of the section that is written, indented in all but the root.
 std::string write_keys(std::string_view section, const RunConfig& config);
 
 // The section's keys as a table in Markdown: key, type, default, rule.

@@ -163,7 +163,7 @@ def masks_of_other_commands(runs):
 
 
 def disturbed(runs, whole, name, number, steps, moment, resume):
-    """A signal after so many steps, at a moment of the next; (it was interrupted, it was resumed)."""
+    """A signal after N steps, at a moment of the next; (it was interrupted, it was resumed)."""
     p = runs.train(name, "--quiet")
     wait_for(lambda: runs.has_begun(name), p)
     wait_for(lambda: runs.steps(name) >= steps, p)

@@ -116,7 +116,8 @@ const RunKey kLayout[] = {
      "micro-batch",
      read_grad_reduce, write_grad_reduce},
     {"stages", "list of integers", "layer k of L to virtual stage by the sharding rule",
-     "pp x vpp counts of 1 or more that sum to the layers, in model order; virtual stage k lies on "
+     "pp x vpp counts of 1 or more that sum to the layers, in model order; virtual stage k belongs "
+     "to "
      "stage k mod pp",
      read_stages, write_stages},
     {"rules", "text", "empty",
